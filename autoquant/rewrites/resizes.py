@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import SCALES
+from autoquant.model.ops import SCALES, Kind, kind_of
 from autoquant.model.windows import SPATIAL
 from autoquant.rewrites.edits import Edit, Parts, of_each_node
 
@@ -116,8 +116,26 @@ def multiply_resizes(edit: Edit, node: Node) -> None:
 
 @of_each_node()
 def multiply_linear(edit: Edit, node: Node) -> None:
-    """The same of a linear Resize that the CPU provider has no fast kernel for."""
-    _multiply(edit, node, LinearInterpolation)
+    """The same of a linear Resize that the CPU provider has no fast kernel for.
+
+    One of images that products read later stays: on integers it moves values, and in blocks of channels it is fast.
+    """
+    is_of_volumes = edit.graph.rank(node.inputs[0]) == max(_RANKS) if node.inputs else False
+    if node.op_type == "Resize" and (is_of_volumes or not _leads_to_products(edit.graph, node)):
+        _multiply(edit, node, LinearInterpolation)
+
+
+def _leads_to_products(graph: Graph, node: Node) -> bool:
+    """Whether something behind a node multiplies activations with others or weights."""
+    behind, new = {node.index}, [node]
+    while new:
+        readers = [reader for name in new.pop().outputs for reader in graph.consumers.get(name, ())]
+        if any(kind_of(reader) is Kind.LINEAR for reader in readers):
+            return True
+        found = [reader for reader in readers if reader.index not in behind]
+        behind |= {reader.index for reader in found}
+        new += found
+    return False
 
 
 def _multiply(edit: Edit, node: Node, kind: type[CubicInterpolation | LinearInterpolation]) -> None:

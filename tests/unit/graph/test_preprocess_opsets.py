@@ -41,9 +41,9 @@ def test_functions_of_a_model_are_inlined(path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_an_upsample_is_converted(path: Path, mode: str) -> None:
-    constants = {"s": np.array([1, 1, 2, 2], np.float32), "w": floats(3, 2, 1, 1)}
+    constants = {"s": np.array([1, 1, 2, 2], np.float32), "w": floats(8, 2, 1, 1)}
     body = f'h = Conv(x, w) y = Upsample<mode="{mode}">(h, s)'
-    model = model_of("(float[1,2,5,4] x) => (float[1,3,10,8] y)", body, constants, opset=9)
+    model = model_of("(float[1,2,5,4] x) => (float[1,8,10,8] y)", body, constants, opset=9)
     prepared = prepare(saved(model, path), feeds_of(1, 2, 5, 4))
     assert (prepared.notes, opset_of(prepared.graph.model)) == ((), OPSET)
     resize = prepared.graph.nodes[-1]

@@ -108,6 +108,24 @@ def test_a_linear_resize_of_blocks_of_channels_or_of_long_lines_stays(sizes: str
     assert ("MatMul" in op_types(multiply_linear(model))) is is_multiplied
 
 
+@pytest.mark.parametrize(
+    ("behind", "size", "expected"),
+    [
+        ("s = Sigmoid(r) y = Neg(s)", "4,4", ["MatMul", "MatMul", "Sigmoid", "Neg"]),
+        ("s = Sigmoid(r) y = Conv(s, w)", "4,4", ["Resize", "Sigmoid", "Conv"]),
+        ("s = Sigmoid(r) y = Conv(s, v)", "4,4,4", [*3 * ["MatMul"], "Sigmoid", "Conv"]),
+    ],
+)
+def test_a_linear_resize_of_images_that_a_product_is_behind_stays(behind: str, size: str, expected: list[str]) -> None:
+    n_axes = size.count(",") + 1
+    constants: dict[str, Array | float] = {"n": np.array([1, 3, *n_axes * [8]])}
+    constants |= {"w": np.ones((2, 3, 1, 1), np.float32)} if " w)" in behind else {}
+    constants |= {"v": np.ones((2, 3, 1, 1, 1), np.float32)} if " v)" in behind else {}
+    body = f'r = Resize<mode="linear">(x, , , n) {behind}'
+    found = rewritten(multiply_linear, model_of(f"(float[1,3,{size}] x) => (float[] y)", body, constants), atol=1e-5)
+    assert [op_type for op_type in op_types(found) if op_type != "Reshape"] == expected
+
+
 def test_linear_shares_are_those_of_two_values() -> None:
     matrix = LinearInterpolation("align_corners").matrix(3, 5, 5 / 3)
     expected = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]])
