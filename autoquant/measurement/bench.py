@@ -2,7 +2,6 @@
 
 import math
 import random
-import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter, heard
 from autoquant.domain.target import DEFAULT_TARGET, Target
 from autoquant.errors import ProfileError
+from autoquant.measurement.durations import of_several_sizes, seconds_of, size_of, typical_seconds
 from autoquant.measurement.latency import REFERENCE, Outputs, Repeats, Timings, run_new_shapes, run_round
 from autoquant.measurement.opening import Constants, Opened, Opener
 from autoquant.measurement.profile import LEAST_RUNS, Profile, no_time, take_profiles
@@ -30,7 +30,6 @@ from autoquant.runtime.streams import in_streams
 __all__ = ["N_FIRST", "N_TELLING", "Bench", "Observer", "Progress", "warm_up", "worst"]
 
 _WARMUP_S = 5e-3
-_LONG_S, _SHORT_S, _N_FLOAT_RUNS = 0.3, 0.05, 3
 _ENOUGH = 0.015
 """Standard error of a ratio above which rounds are added."""
 _ROUNDING_DB = 90.0
@@ -121,7 +120,7 @@ class Bench:
 
     @property
     def _sizes(self) -> list[int]:
-        return [_size(feed) for feed in self.feeds]
+        return [size_of(feed) for feed in self.feeds]
 
     @property
     def _n_learning(self) -> int:
@@ -153,24 +152,13 @@ class Bench:
         self._telling = TellingSamples(len(self.feeds), len(self.names), self._sizes)
 
     def time_float(self) -> None:
-        """Set ``float_s``: a few inferences of unlike sizes on every target, one of usual size where it takes long.
-
-        The fastest of each size counts: other work makes single ones several times as long.
-        """
-        feeds = _of_several_sizes(self.feeds)
+        """Set ``float_s``: a few inferences of unlike sizes on every target, one of usual size where it takes long."""
+        feeds = of_several_sizes(self.feeds)
         for name, pinned in self._pinned.items():
             warm_up(pinned, feeds)
             known = self._known_shapes[name]
             known.add(shapes_of(feeds[0]))
-            fastest, left_s = list[float](), _LONG_S
-            for feed in feeds:
-                if left_s < 0:
-                    break
-                run_new_shapes(pinned, feed, known)
-                seconds = list(_several_seconds(pinned, feed))
-                left_s -= sum(seconds)
-                fastest.append(min(seconds))
-            self.float_s[name] = statistics.mean(fastest)
+            self.float_s[name] = typical_seconds(pinned, feeds, known)
 
     def time_opening(self) -> None:
         """Set ``float_opening_s``: once more on every target."""
@@ -203,7 +191,7 @@ class Bench:
             pair = {"first": first.sessions[name], "second": second.sessions[name]}
             for session in pair.values():
                 warm_up(session, feeds)
-            each_s = self.float_s[name] if feed is None else _seconds(pair["first"], feed)
+            each_s = self.float_s[name] if feed is None else seconds_of(pair["first"], feed)
             clock = self._clocks[name]
             for k in range(n_rounds):
                 n_repeats = self._repeats.of(name, shapes_of(feeds[k % len(feeds)]), each_s)
@@ -372,16 +360,6 @@ def _scatters(timing: Timings) -> bool:
     return timing.error > _ENOUGH
 
 
-def _size(feed: Feed) -> int:
-    return sum(np.size(array) for array in feed.values())
-
-
-def _of_several_sizes(feeds: Sequence[Feed]) -> list[Feed]:
-    """The one in the middle by size, then one that is small and one that is large among them."""
-    by_size = sorted(feeds, key=_size)
-    return [by_size[k] for k in dict.fromkeys(len(feeds) * sixths // 6 for sixths in (3, 1, 5))]
-
-
 def warm_up(session: Session, feeds: Sequence[Feed]) -> None:
     """Once, and again while that took no longer than a few milliseconds: the first run allocates."""
     end = time.perf_counter() + _WARMUP_S
@@ -389,21 +367,6 @@ def warm_up(session: Session, feeds: Sequence[Feed]) -> None:
         session.run(None, feed)
         if time.perf_counter() > end:
             break
-
-
-def _seconds(session: Session, feed: Feed) -> float:
-    start = time.perf_counter()
-    session.run(None, feed)
-    return time.perf_counter() - start
-
-
-def _several_seconds(session: Session, feed: Feed) -> Iterator[float]:
-    """Of a few inferences, of fewer where one is not short."""
-    end = time.perf_counter() + _SHORT_S
-    for _ in range(_N_FLOAT_RUNS):
-        yield _seconds(session, feed)
-        if time.perf_counter() > end:
-            return
 
 
 def worst(qualities: Sequence[Quality]) -> Quality:
