@@ -11,12 +11,11 @@ from autoquant.api.data import SearchData
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import N_FORM_SAMPLES, BenchFacts
 from autoquant.api.filling import fastest, filled, fillings_of
+from autoquant.api.floats import deciding_sentences, float_sentences
 from autoquant.api.ingredients import Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
 from autoquant.api.sentences import (
-    deciding_sentences,
-    float_sentences,
     joined_sentences,
     left_out_sentences,
     unbounded_sentences,

@@ -11,6 +11,7 @@ from autoquant.api.configuration import Configuration
 from autoquant.api.deadline import Deadline
 from autoquant.api.documents import configuration_document, ingredients_document
 from autoquant.api.evaluator import BenchFacts
+from autoquant.api.floats import nothing_to_quantize
 from autoquant.api.folder import RunFolder, writing
 from autoquant.api.ingredients import Ingredients
 from autoquant.api.interrupts import Interrupts
@@ -301,7 +302,7 @@ class Run:
 
     def _sampler(self, ingredients: Ingredients) -> BaseSampler | None:
         if not ingredients.regions:
-            self.notes.append(sentences.nothing_to_quantize(ingredients.prepared.graph))
+            self.notes.append(nothing_to_quantize(ingredients.prepared.graph))
             return None
         asked, demands = self.configuration, self.configuration.demands
         interest = Interest(

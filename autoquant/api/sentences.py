@@ -2,21 +2,19 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, median
-from typing import Any
 
 import numpy as np
 
 from autoquant.domain.counted import counted, enumerated
-from autoquant.domain.feed import Feed
 from autoquant.domain.front import FLOAT_ID, Front
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, Quality
 from autoquant.domain.objective import SIZE, SNR
 from autoquant.domain.region import Region, TensorName
 from autoquant.domain.space import SpaceDefinition, SpaceRule
 from autoquant.domain.statistics import Statistics
-from autoquant.model.graph import Graph, Node
+from autoquant.model.graph import Graph
 from autoquant.model.ops import original_of
 from autoquant.qdq.masks import Why
 from autoquant.space.resolve import emptied, unmatched
@@ -26,16 +24,13 @@ from autoquant.study.outlook import Outlook
 __all__ = [
     "ENDED_BY_USER",
     "MEASUREMENT_ENDED_BY_USER",
-    "deciding_sentences",
     "dominated_sentences",
     "ending_sentence",
     "failure_sentences",
-    "float_sentences",
     "joined_sentences",
     "left_out_sentences",
     "limiting_sentences",
     "noisy_sentences",
-    "nothing_to_quantize",
     "numberless_sentences",
     "outlook_sentences",
     "rule_sentences",
@@ -49,8 +44,6 @@ _SATURATION = (
     "kernels here add two products of u8 and s8 in 16 bits, which large ones saturate, as on x86-64 without VNNI: s8"
     " weights take scales at which none do; on a processor that is exact, search again"
 )
-_PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "Einsum", "Gemm", "GRU", "LSTM", "MatMul", "RNN"})
-"""Operators that most of the time goes into where there are some."""
 _ENDINGS = {
     "time": "the time budget ended the search",
     "trials": "the number of trials ended the search",
@@ -101,64 +94,6 @@ def _incomparable_outputs(quantized: Sequence[Measurement | Failure]) -> list[st
         return []
     snrs = (item for found in measured for item in found.quality.per_output.items())
     return [f"'{name}'" for name in dict.fromkeys(name for name, snr_db in snrs if snr_db == -math.inf)]
-
-
-def nothing_to_quantize(graph: Graph) -> str:
-    """Of a model without regions."""
-    where = " outside of the bodies of If, Loop and Scan" if graph.has_bodies else ""
-    kind = "float16" if graph.has_halves else "float64" if graph.has_doubles else ""
-    advice = f"; give the float32 model that it was made from, as it is in {kind}" if kind else ""
-    return f"the preprocessed model holds no operator that could be quantized{where}, so it stays float{advice}"
-
-
-def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:
-    """What has products and stays float whatever the search finds; none where nothing does."""
-    held = {name for region in regions for name in region.nodes}
-    left = [node for node in graph.nodes if node.op_type in _PRODUCTS and node.name not in held]
-    deciding = {node.index for node in left if not graph.size_tensors.isdisjoint(node.outputs)}
-    others = _counts(node.op_type for node in left if node.index not in deciding)
-    others += _counts((t for t in graph.op_types_in_bodies if t in _PRODUCTS), " in bodies of If, Loop or Scan")
-    reasons = {
-        "in no region, so that they stay float": others,
-        "these decide how large other tensors are, as layers that predict durations, so that they stay float": _counts(
-            node.op_type for node in left if node.index in deciding
-        ),
-    }
-    return [f"{reason}: {', '.join(each)}" for reason, each in reasons.items() if each]
-
-
-def deciding_sentences(graph: Graph, feeds: Sequence[Feed]) -> list[str]:
-    """Numbers that alone choose a branch of If and are the same in all samples, as a sampling rate."""
-    deciding = [names for node in graph.nodes if (names := _deciding(graph, node))]
-    said = {name: _values(feeds, name) for names in deciding for name in names} if len(feeds) > 1 else {}
-    fixed = {name for names in deciding if all(len(said.get(n, ())) == 1 for n in names) for name in names}
-    return [
-        f"input '{name}' is {values.pop()} in all samples and decides which branch of If runs: make it a constant, an"
-        f" initializer '{name}' of the model, and what lies in that branch can be searched"
-        for name, values in said.items()
-        if name in fixed
-    ]
-
-
-def _deciding(graph: Graph, node: Node) -> list[TensorName]:
-    """The inputs of the graph whose values are in the condition of an If."""
-    names, seen = list(node.inputs[:1]) if node.op_type == "If" else [], set[TensorName]()
-    while names:
-        name = names.pop()
-        if name not in seen and name in graph.producer and graph.producer[name].op_type not in ("Shape", "Size"):
-            names += graph.producer[name].inputs
-        seen.add(name)
-    return [name for name in graph.inputs if name in seen]
-
-
-def _values(feeds: Sequence[Feed], name: TensorName) -> set[Any]:
-    """What an input is in the samples where it is one number; more than one where it is more than that."""
-    arrays = [np.asarray(feed[name]) for feed in feeds if name in feed]
-    return {array.item() for array in arrays} if all(array.size == 1 for array in arrays) else {None, ...}
-
-
-def _counts(op_types: Iterable[str], where: str = "") -> list[str]:
-    return [f"{n} {op_type}{where}" for op_type, n in Counter(op_types).most_common()]
 
 
 def joined_sentences(graph: Graph, statistics: Statistics) -> list[str]:

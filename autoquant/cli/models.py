@@ -38,7 +38,7 @@ def regions(
     """Print the regions of a model: the parts that change precision as one."""
     with tell_errors():
         from autoquant.api import steps
-        from autoquant.api.sentences import float_sentences, nothing_to_quantize
+        from autoquant.api.floats import float_sentences, nothing_to_quantize
 
         with prints_aside(as_json):
             prepared = steps.prepare_without_data(model, calibration, dims=dims_of(dim or []), ep=ep)

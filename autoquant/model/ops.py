@@ -37,6 +37,7 @@ __all__ = [
     "kind_of",
     "original_of",
     "weight_of",
+    "why_float",
 ]
 
 
@@ -209,7 +210,7 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
     if is_of_sizes(node, graph) or node.index in graph.norm_nodes:
         return False
     if kind is Kind.LINEAR:
-        return _is_quantizable_linear(node, graph)
+        return why_float(node, graph) is None
     if node.op_type == "AveragePool" and not _has_integer_twin(node, graph):
         return False
     if kind is Kind.SAME_RANGE:
@@ -286,15 +287,18 @@ def has_constant_bias(node: Node, graph: Graph) -> bool:
     return is_float_constant(bias, graph) and math.prod(shape) == shape[-1] and shape[-1] in sizes
 
 
-def _is_quantizable_linear(node: Node, graph: Graph) -> bool:
+def why_float(node: Node, graph: Graph) -> str | None:
+    """What keeps a linear operator from running on integers; None where nothing does, or where it is none."""
     weight = weight_of(node, graph)
     if weight is None:
-        return node.op_type == "MatMul"
-    if not is_float_constant(weight, graph) or graph.is_constant(node.inputs[0]):
-        return False
+        return "weights that are computed" if kind_of(node) is Kind.LINEAR and node.op_type != "MatMul" else None
+    if not is_float_constant(weight, graph):
+        return "weights that are not finite float32"
+    if graph.is_constant(node.inputs[0]):
+        return "products of constants"
     if node.op_type == "Gemm" and node.attributes.get("alpha", 1.0) != 1.0:
-        return False
-    return has_constant_bias(node, graph)
+        return "an alpha"
+    return None if has_constant_bias(node, graph) else "biases that are not one constant for each output"
 
 
 def clip_bounds(node: Node, graph: Graph) -> tuple[float, float] | None:

@@ -3,19 +3,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from onnx import helper
 
 from autoquant.api.sentences import (
-    deciding_sentences,
     dominated_sentences,
     ending_sentence,
     failure_sentences,
-    float_sentences,
     joined_sentences,
     left_out_sentences,
     limiting_sentences,
     noisy_sentences,
-    nothing_to_quantize,
     numberless_sentences,
     outlook_sentences,
     rule_sentences,
@@ -23,7 +19,6 @@ from autoquant.api.sentences import (
     silent_sentences,
     unbounded_sentences,
 )
-from autoquant.domain.feed import Feed
 from autoquant.domain.front import Member
 from autoquant.domain.measurement import Evaluation, Measurement, Quality
 from autoquant.domain.objective import Goal
@@ -31,12 +26,11 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceRule
 from autoquant.domain.statistics import N_BINS, Statistics, TensorStatistics
-from autoquant.graph.regions import find_regions
 from autoquant.model.graph import Graph
 from autoquant.qdq.masks import Why
 from autoquant.space.schema import read_space
 from autoquant.study.outlook import Outlook
-from tests.models import floats, model_of
+from tests.models import model_of
 from tests.records import a_failure, a_front, a_measured, a_member, a_region
 
 
@@ -93,28 +87,6 @@ def test_a_search_without_any_snr_says_why_instead_of_wanting_more_time(ended: s
         assert "SNR" not in ending_sentence(ended, [*without, other], 9.0)
 
 
-def test_of_a_model_whose_operators_are_all_in_bodies_that_is_said() -> None:
-    nothing = model_of("(float[2] x) => (float[2] y)", "y = Sin(x)")
-    bodies = model_of(
-        "(float[2] x, bool c) => (float[2] y)",
-        "y = If(c) <then_branch = t () => (float[2] u) { u = Sin(x) },"
-        " else_branch = e () => (float[2] v) { v = Cos(x) }>",
-    )
-    halves, doubles = (model_of(f"({kind}[2] x) => ({kind}[2] y)", "y = Relu(x)") for kind in ("float16", "double"))
-    ends = model_of("(float16[2] x) => (float16[2] y)", "a = Cast<to=1>(x) b = Relu(a) y = Cast<to=10>(b)")
-    for model in (nothing, ends):
-        assert nothing_to_quantize(Graph(model)).endswith("no operator that could be quantized, so it stays float")
-    assert "quantized outside of the bodies of If, Loop and Scan, so" in nothing_to_quantize(Graph(bodies))
-    assert nothing_to_quantize(Graph(halves)).endswith(
-        "; give the float32 model that it was made from, as it is in float16"
-    )
-    assert nothing_to_quantize(Graph(doubles)).endswith("as it is in float64")
-    scaler = helper.make_node("Scaler", ["x"], ["y"], domain="ai.onnx.ml", offset=[0.5], scale=[2.0])
-    for model in (halves, doubles):
-        model.graph.node[0].CopyFrom(scaler)
-        assert nothing_to_quantize(Graph(model)).endswith("could be quantized, so it stays float")
-
-
 def reaching(**largest: float) -> Statistics:
     """Of activations whose largest magnitudes these are; every second one is that of a minimum."""
     counts = np.zeros(N_BINS, np.int64)
@@ -142,29 +114,6 @@ def test_outputs_whose_small_parts_no_snr_sees_are_told(boxes: float, is_said: b
 def test_of_outputs_that_join_nothing_nothing_is_told(body: str) -> None:
     graph = Graph(model_of("(float[2] x) => (float[N] y)", body))
     assert joined_sentences(graph, reaching(x=1.0, y=100.0)) == []
-
-
-def test_products_that_are_in_no_region_are_counted_inside_of_bodies_too() -> None:
-    model = model_of(
-        "(float[1,4,5,5] x, bool c) => (float[1,4,5,5] y)",
-        "a = Conv(x, w) b = ConvTranspose(a, w) y = If(c) <then_branch = t () => (float[1,4,5,5] u)"
-        " { i = Conv(b, w) u = Conv(i, w) }, else_branch = e () => (float[1,4,5,5] v) { v = Relu(b) }>",
-        {"w": floats(4, 4, 1, 1)},
-    )
-    graph = Graph(model)
-    (said,) = float_sentences(graph, find_regions(graph, [graph.nodes[0].name]))
-    assert said == ("in no region, so that they stay float: 1 ConvTranspose, 2 Conv in bodies of If, Loop or Scan")
-    assert float_sentences(graph, find_regions(graph, [node.name for node in graph.nodes]))[0].endswith("or Scan")
-
-
-def test_products_that_decide_how_large_something_is_are_counted_apart() -> None:
-    body = "h = MatMul(x, w) e = Gemm(x, w) i = Cast<to=7>(h) f = Flatten<axis=0>(i) y = Expand(e, i)"
-    graph = Graph(model_of("(float[1,2] x) => (float[M,N] y)", body, {"w": floats(2, 2)}))
-    of_sizes = (
-        "these decide how large other tensors are, as layers that predict durations, so that they stay float: 1 MatMul"
-    )
-    assert float_sentences(graph, find_regions(graph, [graph.nodes[1].name])) == [of_sizes]
-    assert float_sentences(graph, ()) == ["in no region, so that they stay float: 1 Gemm", of_sizes]
 
 
 def test_rules_without_effect_and_those_with_one_that_nobody_asked_for_are_told() -> None:
@@ -244,44 +193,6 @@ def test_of_a_saving_in_size_too_files_say_nothing() -> None:
     )
     (said,) = outlook_sentences(an_outlook(0.1, 0.2), front, None)
     assert said.endswith("hold attainable")
-
-
-def test_a_number_that_is_the_same_everywhere_and_decides_a_branch_is_named() -> None:
-    branches = "then_branch = t () => (float[2] u) { u = Relu(x) }, else_branch = e () => (float[2] v) { v = Neg(x) }"
-    body, rate = f"c = Equal(rate, k) y = If(c) <{branches}>", np.array(16000)
-    graph, x = Graph(model_of("(float[2] x, int64 rate) => (float[2] y)", body, {"k": rate})), floats(2)
-    (said,) = deciding_sentences(graph, [{"x": x, "rate": rate}] * 3)
-    assert said.startswith("input 'rate' is 16000 in all samples and decides which branch of If runs: make it a const")
-    assert deciding_sentences(graph, [{"x": x, "rate": each} for each in (rate, rate // 2)]) == []
-
-
-BRANCHES = "then_branch = t () => (float[1] u) { u = Relu(x) }, else_branch = e () => (float[1] v) { v = Neg(x) }"
-ONE = {"x": np.ones(1, np.float32)}
-
-
-@pytest.mark.parametrize(
-    ("inputs", "condition", "feed"),
-    [
-        ("float[1] x, int64 n", "s = Size(x) c = Equal(s, k)", {"n": np.array(1)}),
-        ("float[1] x, bool[2] m", "c = ReduceMax(m)", {"m": np.ones(2, bool)}),
-        ("float[1] x, int64[2] n", "s = ReduceMax(n) c = Equal(s, k)", {"n": np.ones(2, np.int64)}),
-    ],
-    ids=["a size", "truth values", "several numbers"],
-)
-def test_what_is_no_number_or_decides_nothing_is_not_named(inputs: str, condition: str, feed: Feed) -> None:
-    body = f"{condition} y = If(c) <{BRANCHES}>"
-    graph = Graph(model_of(f"({inputs}) => (float[1] y)", body, {"k": np.array(1)} if "k" in condition else {}))
-    assert deciding_sentences(graph, [{**ONE, **feed}] * 3) == []
-
-
-def test_where_data_decide_too_or_there_is_one_sample_nothing_is_named() -> None:
-    body = f"p = Greater(x, z) q = ReduceMax(p) e = Equal(n, k) c = And(q, e) y = If(c) <{BRANCHES}>"
-    constants = {"k": np.array(1), "z": np.zeros(1, np.float32)}
-    graph, n = Graph(model_of("(float[1] x, int64 n) => (float[1] y)", body, constants)), np.array(1)
-    feeds = [{"x": np.full(1, value, np.float32), "n": n} for value in (-1, 1)]
-    assert deciding_sentences(graph, feeds) == []
-    assert deciding_sentences(graph, feeds[:1]) == []
-    assert len(deciding_sentences(graph, feeds[:1] * 2)) == 2
 
 
 def test_a_sample_that_decides_an_snr_is_told() -> None:

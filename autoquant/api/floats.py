@@ -1,0 +1,80 @@
+"""Sentences that say what of a model stays float whatever the search finds, and why."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autoquant.domain.feed import Feed
+from autoquant.domain.region import Region, TensorName
+from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import why_float
+
+__all__ = ["deciding_sentences", "float_sentences", "nothing_to_quantize"]
+
+_WITHOUT_KERNEL = frozenset({"Attention", "Einsum", "GRU", "RNN"})
+"""Operators of products for which onnxruntime has no kernel that takes integers."""
+_PRODUCTS = _WITHOUT_KERNEL | {"Conv", "ConvTranspose", "Gemm", "LSTM", "MatMul"}
+"""Operators that most of the time goes into where there are some."""
+
+
+def nothing_to_quantize(graph: Graph) -> str:
+    """Of a model without regions."""
+    where = " outside of the bodies of If, Loop and Scan" if graph.has_bodies else ""
+    kind = "float16" if graph.has_halves else "float64" if graph.has_doubles else ""
+    advice = f"; give the float32 model that it was made from, as it is in {kind}" if kind else ""
+    return f"the preprocessed model holds no operator that could be quantized{where}, so it stays float{advice}"
+
+
+def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:
+    """What has products and stays float whatever the search finds; none where nothing does."""
+    held = {name for region in regions for name in region.nodes}
+    left = [node for node in graph.nodes if node.op_type in _PRODUCTS and node.name not in held]
+    others = _counts(f"{node.op_type} ({_why(node, graph)})" for node in left)
+    others += _counts((t for t in graph.op_types_in_bodies if t in _PRODUCTS), " in bodies of If, Loop or Scan")
+    return [f"in no region, so that they stay float: {', '.join(others)}"] if others else []
+
+
+def _why(node: Node, graph: Graph) -> str:
+    if not graph.size_tensors.isdisjoint(node.outputs):
+        return "decides how large other tensors are, as layers that predict durations"
+    if node.op_type in _WITHOUT_KERNEL:
+        return "no integer kernel"
+    if node.index in graph.norm_nodes:
+        return "part of a norm"
+    return why_float(node, graph) or "no scheme takes it"
+
+
+def deciding_sentences(graph: Graph, feeds: Sequence[Feed]) -> list[str]:
+    """Numbers that alone choose a branch of If and are the same in all samples, as a sampling rate."""
+    deciding = [names for node in graph.nodes if (names := _deciding(graph, node))]
+    said = {name: _values(feeds, name) for names in deciding for name in names} if len(feeds) > 1 else {}
+    fixed = {name for names in deciding if all(len(said.get(n, ())) == 1 for n in names) for name in names}
+    return [
+        f"input '{name}' is {values.pop()} in all samples and decides which branch of If runs: make it a constant, an"
+        f" initializer '{name}' of the model, and what lies in that branch can be searched"
+        for name, values in said.items()
+        if name in fixed
+    ]
+
+
+def _deciding(graph: Graph, node: Node) -> list[TensorName]:
+    """The inputs of the graph whose values are in the condition of an If."""
+    names, seen = list(node.inputs[:1]) if node.op_type == "If" else [], set[TensorName]()
+    while names:
+        name = names.pop()
+        if name not in seen and name in graph.producer and graph.producer[name].op_type not in ("Shape", "Size"):
+            names += graph.producer[name].inputs
+        seen.add(name)
+    return [name for name in graph.inputs if name in seen]
+
+
+def _values(feeds: Sequence[Feed], name: TensorName) -> set[Any]:
+    """What an input is in the samples where it is one number; more than one where it is more than that."""
+    arrays = [np.asarray(feed[name]) for feed in feeds if name in feed]
+    return {array.item() for array in arrays} if all(array.size == 1 for array in arrays) else {None, ...}
+
+
+def _counts(op_types: Iterable[str], where: str = "") -> list[str]:
+    return [f"{n} {op_type}{where}" for op_type, n in Counter(op_types).most_common()]
