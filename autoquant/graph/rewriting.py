@@ -32,6 +32,7 @@ from autoquant.rewrites.fusions import (
     scale_norms,
     split_gemm,
 )
+from autoquant.rewrites.gru_step import multiply_step
 from autoquant.rewrites.invariants import hoist_invariants
 from autoquant.rewrites.joined_repeats import multiply_before_repeating
 from autoquant.rewrites.lines import lay_lines
@@ -116,6 +117,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         multiply_resizes,
         *(
             (
+                multiply_step,
                 multiply_linear,
                 slice_volumes,
                 split_prelu,
