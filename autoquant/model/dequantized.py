@@ -30,10 +30,9 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
     """``prepared.onnx`` with the weights and biases that the integers of a member stand for.
 
     With the member's ``*.overrides.json`` onnxruntime's ``quantize_static`` makes the same integers of it, where it
-    would round those of ``prepared.onnx`` to the nearest ones and not correct its biases. Overrides are not about a
-    constant that bodies or outputs of the graph read as it was, too. Of a tensor that some operators read as integers
-    and others as floats, these read another name before an Identity, as the tool gives integers to all readers. A Sum
-    of one input, by which a member keeps an operator in float, is in it, too.
+    would round those of ``prepared.onnx`` to the nearest ones and not correct its biases. Of a tensor that some
+    operators read as integers and others as floats, these read another name before an Identity, as the tool gives
+    integers to all readers. A Sum of one input, by which a member keeps an operator in float, is in it, too.
 
     Args:
         member: A QDQ file of a run's folder.

@@ -44,6 +44,12 @@ def a_net_with_rare_biases() -> onnx.ModelProto:
     return model_of("(float[1,3,8,8] x) => (float[1,5] y)", body, dict(constants))
 
 
+def a_net_whose_weight_is_an_output() -> onnx.ModelProto:
+    body = "a = Conv(x, w, b) r = Relu(a) c = Conv(r, v) p = GlobalAveragePool(c) f = Flatten(p) y = Gemm(f, g)"
+    constants = {"w": floats(8, 3, 3, 3), "b": floats(8), "v": floats(4, 8, 1, 1), "g": floats(4, 5)}
+    return model_of("(float[1,3,8,8] x) => (float[1,5] y, float[4,8,1,1] v, float[8] b)", body, constants)
+
+
 def space_of(rounding: Rounding, bias: BiasCorrection, weight: str) -> SpaceDefinition:
     found = read_space("default", ep="cpu")
     scheme: Scheme = replace(
@@ -91,7 +97,11 @@ def test_constants_that_float_operators_share_with_integer_ones_stay_as_they_wer
 
 @pytest.mark.parametrize("weight", ["s8:channel:sym", "s8:tensor:sym"])
 @pytest.mark.parametrize("rounding", Rounding)
-@pytest.mark.parametrize("model", [a_convnet(), a_net_with_rare_biases()], ids=["convnet", "rare biases"])
+@pytest.mark.parametrize(
+    "model",
+    [a_convnet(), a_net_with_rare_biases(), a_net_whose_weight_is_an_output()],
+    ids=["convnet", "rare biases", "weight as output"],
+)
 def test_the_changed_float_model_and_the_overrides_make_the_member_again(
     model: onnx.ModelProto, rounding: Rounding, weight: str, tmp_path: Path
 ) -> None:
