@@ -12,6 +12,7 @@ import numpy.typing as npt
 from autoquant.api import steps
 from autoquant.api.finalists import Refined
 from autoquant.api.ingredients import Ingredients
+from autoquant.api.steps.biases import Shifts
 from autoquant.domain.counted import counted
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import Assignment, TensorName
@@ -159,7 +160,7 @@ class Refiner:
         )
         candidate = builder.build(assignment, shifts)
         roundings = sorted(f"rounding {each}" for each in self._given(rounding, candidate))
-        return Refined(candidate=candidate, algorithms=(*roundings, *(["bias observed"] if shifts else [])))
+        return Refined(candidate=candidate, algorithms=(*roundings, *_corrected(shifts, builder, assignment)))
 
     def _given(self, rounding: Rounding, candidate: Candidate) -> set[Rounding]:
         """What gave a candidate's integers: where there was no time for what was asked for, the first one did."""
@@ -212,6 +213,15 @@ class Refiner:
         found = self._bench.untimed_quality(opened, len(self.setup.judged)).worst_db
         self.judging_s = time.perf_counter() - start
         return found
+
+
+def _corrected(shifts: Shifts, builder: Builder, assignment: Assignment) -> list[str]:
+    """How biases are corrected: one sample, or no time for more, leaves the shifts that are expected of all."""
+    if not shifts:
+        return []
+    expected = builder.expected_shifts(assignment)
+    is_observed = any(not np.array_equal(shift, expected[name]) for name, shift in shifts.items())
+    return ["bias observed" if is_observed else "bias mean"]
 
 
 def _rounded_by(rounding: Rounding, scheme: Scheme) -> Scheme:

@@ -75,6 +75,12 @@ def test_the_version_with_the_highest_snr_is_given(setup: RefinerSetup) -> None:
     assert notes == []
 
 
+def test_where_nothing_could_be_observed_biases_are_said_to_be_those_expected(setup: RefinerSetup) -> None:
+    one = replace(setup.calibration, feeds=setup.calibration.feeds[:1])
+    found, _ = replace(setup, calibration=one, seconds=1000.0)().refine(uniform(setup), 499.0)
+    assert found.algorithms == ("rounding gptq", "bias mean")
+
+
 def test_when_half_of_the_time_is_over_only_error_feedback_is_left(setup: RefinerSetup) -> None:
     found, notes = replace(setup, seconds=1000.0)().refine(uniform(setup), 499.0)
     assert found.algorithms == ("rounding gptq", "bias observed")
@@ -105,7 +111,7 @@ def test_a_costly_rounding_is_not_begun_where_it_would_leave_less_than_half_of_t
 def test_weights_that_there_is_no_time_for_are_said_once(setup: RefinerSetup) -> None:
     refiner = replace(setup, seconds=1000.0)()
     (found, notes), (_, later) = (refiner.refine(uniform(setup), 1e-9) for _ in range(2))
-    assert found.algorithms == ("bias observed",)
+    assert found.algorithms == ("bias mean",)
     assert notes == [
         "refinement: there was no time to round 4 weights by gptq",
         "refinement: there was no time to try adaquant; give more time",
