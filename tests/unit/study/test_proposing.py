@@ -3,6 +3,7 @@ import pytest
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
+from autoquant.study.gain import Gain
 from autoquant.study.knowledge import Knowledge
 from autoquant.study.proposal import Fixed
 from autoquant.study.proposing import Proposer
@@ -77,3 +78,30 @@ def test_with_several_objectives_beside_snr_each_proposal_weighs_them_anew(has_s
     weights = {tuple(promise.weights) for promise in promises if promise is not None}
     assert len(weights) == (3 if has_size else 1)
     assert all(sum(each) == pytest.approx(1) and len(each) == 1 + has_size for each in weights)
+
+
+@pytest.mark.parametrize(("more", "is_slow_one_chosen"), [(1.1, False), (3.0, True)])
+def test_what_gains_most_for_its_time_is_proposed(
+    monkeypatch: pytest.MonkeyPatch, more: float, is_slow_one_chosen: bool
+) -> None:
+    """Of a candidate that takes about twice as long and gains 1.1 or 3 times as much as another one."""
+    proposer = a_proposer()
+    slow, fast = np.zeros((1, N_REGIONS), dtype=np.int64), np.full((1, N_REGIONS), 1)
+    monkeypatch.setattr(Gain, "expected", lambda *_: np.array([more, 1.0]))
+    monkeypatch.setattr(Proposer, "_chances", lambda *_: np.ones(2))
+    gain = Gain.of(np.array([10.0]), np.array([0.9]))
+    codes, promise = proposer._best(np.concatenate([slow, fast]), gain, np.ones(1))
+    assert (codes.tolist() == slow[0].tolist()) is is_slow_one_chosen
+    assert promise.gain == (more if is_slow_one_chosen else 1.0)
+
+
+@pytest.mark.filterwarnings("ignore:sizes are of interest:UserWarning")
+def test_with_several_objectives_what_would_be_too_slow_is_not_expected_to_gain() -> None:
+    """As they are weighed, one number is no demand on latency."""
+    slow, fast = np.zeros((1, N_REGIONS), dtype=np.int64), np.full((1, N_REGIONS), 1)
+    free, asked = (a_proposer(interest=Interest(has_size=True, max_ratio=ratio)) for ratio in (None, 0.7))
+    chances = [
+        proposer._chances(c, proposer.known.predict(c)).item() for proposer in (free, asked) for c in (slow, fast)
+    ]
+    assert chances[0] == pytest.approx(chances[1])
+    assert chances[2] < 0.01 * chances[3]

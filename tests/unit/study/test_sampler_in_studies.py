@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import optuna
 import pytest
+from optuna.samplers import TPESampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState, create_trial
 
@@ -63,6 +64,16 @@ def test_how_far_it_can_be_trusted_is_learned_of_an_earlier_study() -> None:
     assert sampler.surrogate.n_observed == 80
     every = np.array([[i] * len(REGIONS) for i in range(3)])
     assert sampler.surrogate.predict(every).ratio_errors.min() > 0.05
+
+
+def test_a_refuted_model_leaves_the_proposal_to_the_generic_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = a_study(StructureSampler(a_layout()), 12)
+    wanted = dict.fromkeys(map(str, REGIONS), "a") | {REGIONS[0]: "float", REGIONS[5]: "float"}
+    assert wanted not in [trial.params for trial in study.trials]
+    monkeypatch.setattr(TPESampler, "sample_relative", lambda *_: wanted)
+    for share, is_followed in ((0.0, False), (1.0, True)):
+        monkeypatch.setattr("autoquant.study.trust.Trust.generic_share", share)
+        assert (suggested(study.ask()) == wanted) is is_followed
 
 
 def test_a_generic_proposal_is_no_repetition_either(monkeypatch: pytest.MonkeyPatch) -> None:
