@@ -9,6 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from experiments.commit import read_commit
+
 __all__ = ["read_environment"]
 
 PACKAGES = ("autoquant", "numpy", "onnx", "onnxruntime", "optuna")
@@ -16,7 +18,10 @@ VECTOR_FLAGS = re.compile(r"(avx|amx|sse4|fma|f16c|asimd|sve|i8mm|bf16)")
 
 
 def read_environment() -> dict[str, Any]:
-    """Processor, its vector extensions, number of processors, system and versions; ``id`` tells environments apart."""
+    """Processor, its vector extensions, number of processors, system, versions and commit.
+
+    ``id`` tells environments apart, whatever the commit.
+    """
     cpu = _read_cpuinfo()
     environment: dict[str, Any] = {
         "cpu": cpu.get("model name", platform.processor() or platform.machine()),
@@ -26,7 +31,7 @@ def read_environment() -> dict[str, Any]:
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
     }
     digest = hashlib.sha256(json.dumps(environment, sort_keys=True).encode()).hexdigest()[:8]
-    return {"id": digest, **environment}
+    return {"id": digest, **environment, "commit": read_commit()}
 
 
 def _read_cpuinfo() -> dict[str, str]:

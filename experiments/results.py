@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -221,8 +222,8 @@ def _read_run(run: Path) -> dict[str, int]:
 def _member_record(member: Mapping[str, Any], row: Row) -> dict[str, Any]:
     latency = next(iter(member["latency"].values()))
     claims = {"claimed_snr_db": member["snr_db"]["worst"], "claimed_ratio": latency["ratio"]}
-    is_float = all(scheme == FLOAT for scheme in member["assignment"].values())
-    return _row_record(row, member["id"]) | claims | {"is_float": is_float}
+    schemes = Counter(scheme for scheme in member["assignment"].values() if scheme != FLOAT)
+    return _row_record(row, member["id"]) | claims | {"is_float": not schemes, "regions_by_scheme": dict(schemes)}
 
 
 def _row_record(row: Row, name: str) -> dict[str, Any]:

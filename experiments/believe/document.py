@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autoquant.runtime.environment import describe_environment
+from experiments.commit import read_commit
 
 __all__ = ["markdown", "new_part", "place", "read_document", "share_interval", "write_part"]
 
@@ -20,6 +21,7 @@ def new_part(program: str, **settings: object) -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(["python -m", program, *arguments]),
+        "commit": read_commit(),
         "settings": settings,
         "environment": describe_environment(),
     }
