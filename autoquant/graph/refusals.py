@@ -56,7 +56,7 @@ def refuse_no_numbers(path: Path, original: Model, reference: Reference, sample_
 
     Raises:
         DataError: An output holds no number on a sample.
-        ModelError: So it does, and a weight holds NaN.
+        ModelError: So it does, and a weight holds NaN or an infinity.
     """
     names = [TensorName(value.name) for value in original.graph.output]
     for i, outputs in enumerate(reference.outputs):
@@ -67,14 +67,15 @@ def refuse_no_numbers(path: Path, original: Model, reference: Reference, sample_
                 broken = _weight_without_numbers(original, name)
                 if broken is None:
                     raise
+                weight, held = broken
                 raise ModelError(
-                    f"{path}: its weight '{broken}' holds NaN, and its output '{name}' nothing else; export the model"
+                    f"{path}: its weight '{weight}' holds {held}, and its output '{name}' no number; export the model"
                     " again"
                 ) from error
 
 
-def _weight_without_numbers(original: Model, output: TensorName) -> TensorName | None:
-    """One that leads to an output and holds NaN."""
+def _weight_without_numbers(original: Model, output: TensorName) -> tuple[TensorName, str] | None:
+    """One that leads to an output and holds NaN, or else an infinity; and which of both."""
     graph = Graph(original)
     leading, waiting = {output}, [output]
     while waiting:
@@ -83,8 +84,12 @@ def _weight_without_numbers(original: Model, output: TensorName) -> TensorName |
         new = {TensorName(name) for name in read} - leading
         leading |= new
         waiting += new
-    floats = (name for name in sorted(leading) if graph.is_constant(name) and (graph.dtype(name) or "")[:5] == "float")
-    return next((name for name in floats if math.isnan(graph.magnitude(name))), None)
+    floats = [name for name in sorted(leading) if graph.is_constant(name) and (graph.dtype(name) or "")[:5] == "float"]
+    for held, is_held in (("NaN", math.isnan), ("an infinity", math.isinf)):
+        for name in floats:
+            if is_held(graph.magnitude(name)):
+                return name, held
+    return None
 
 
 def random_notes(

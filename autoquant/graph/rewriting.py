@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError
 from autoquant.graph.tables import look_up_rows
@@ -144,10 +146,12 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
 def rewritten(model: Model, rewrites: Sequence[Rewrite]) -> Model:
     """A model behind all of them.
 
+    What becomes of infinite constants is no number, and nothing is said of it: outputs are compared afterwards.
+
     Raises:
         ModelError: One fails.
     """
-    with keeping_the_last_graph():
+    with keeping_the_last_graph(), np.errstate(all="ignore"):
         for rewrite in rewrites:
             try:
                 model = rewrite(model)

@@ -7,7 +7,7 @@ import pytest
 
 from autoquant.errors import DataError, ModelError, OutputError
 from autoquant.graph.preprocess import prepare
-from tests.models import a_convnet, feed_of, model_of, saved
+from tests.models import a_convnet, feed_of, floats, model_of, saved
 from tests.unit.graph.preprocessed import assert_equals_original, feeds_of
 
 
@@ -41,7 +41,7 @@ def test_an_output_that_cannot_be_read_is_named(path: Path, dtype: str, code: in
 def test_a_weight_without_numbers_is_named(path: Path) -> None:
     weight = np.array([[1, np.nan], [2, 3]], np.float32)
     model = model_of("(float[1,2] x) => (float[1,2] y)", "a = MatMul(x, w) y = Softmax(a)", {"w": weight})
-    with pytest.raises(ModelError, match="its weight 'w' holds NaN, and its output 'y' nothing else; export the"):
+    with pytest.raises(ModelError, match="its weight 'w' holds NaN, and its output 'y' no number; export the"):
         prepare(saved(model, path), feeds_of(1, 2))
 
 
@@ -53,15 +53,30 @@ def test_a_weight_without_numbers_that_a_body_reads_is_named(path: Path) -> None
     )
     weight = np.full((1, 2), np.nan, np.float32)
     model = model_of("(float[1,2] x) => (float[1,2] y)", body, {"w": weight, "zero": 0.0})
-    with pytest.raises(ModelError, match="its weight 'w' holds NaN, and its output 'y' nothing else"):
+    with pytest.raises(ModelError, match="its weight 'w' holds NaN, and its output 'y' no number"):
         prepare(saved(model, path), feeds_of(1, 2))
 
 
 @pytest.mark.parametrize("value", [-np.inf, np.inf])
-def test_an_output_without_any_number_is_named(path: Path, value: float) -> None:
-    body = "a = Relu(x) y = Add(a, mask)"
+def test_an_infinite_constant_behind_which_no_number_is_left_is_named(path: Path, value: float) -> None:
     mask = np.full(4, value, np.float32)
-    model = model_of("(float[1,4] x) => (float[1,4] a, float[1,4] y)", body, {"mask": mask})
+    model = model_of("(float[1,4] x) => (float[1,4] y)", "a = Relu(x) y = Add(a, mask)", {"mask": mask})
+    with pytest.raises(ModelError, match="its weight 'mask' holds an infinity, and its output 'y' no number"):
+        prepare(saved(model, path), feeds_of(1, 4))
+
+
+def test_infinite_constants_that_leave_numbers_are_no_matter(path: Path) -> None:
+    """Not even a warning of numpy."""
+    scale = np.array([1, np.inf, 0, 1], np.float32).reshape(1, 4, 1, 1)
+    body = "a = Conv(x, w) r = Relu(a) b = Mul(r, scale) c = Sub(b, scale) y = Relu(c)"
+    model = model_of("(float[1,2,3,3] x) => (float[1,4,3,3] y)", body, {"w": floats(4, 2, 1, 1), "scale": scale})
+    assert prepare(saved(model, path), feeds_of(1, 2, 3, 3)).notes == ()
+
+
+def test_an_output_without_any_number_is_named(path: Path) -> None:
+    model = model_of(
+        "(float[1,4] x) => (float[1,4] a, float[1,4] y)", "a = Relu(x) n = Sub(m, a) y = Log(n)", {"m": -1.0}
+    )
     with pytest.raises(DataError, match="sample 0: the float model's output 'y' holds NaN or infinity"):
         prepare(saved(model, path), feeds_of(1, 4))
     with pytest.raises(
