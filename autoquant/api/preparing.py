@@ -16,6 +16,7 @@ from autoquant.api.ingredients import Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
 from autoquant.api.sentences import (
+    calibration_sentences,
     joined_sentences,
     left_out_sentences,
     unbounded_sentences,
@@ -110,9 +111,7 @@ class Preparing:
                 seconds=math.inf if self.earlier else self.deadline.part(_CALIBRATION_SHARE),
                 n_samples=self.earlier.n_calibration_samples if self.earlier else None,
             )
-        if statistics.n_samples < len(samples):
-            why = "as before, on" if self.earlier else "there was time for"
-            self.notes.append(f"calibration: {why} {statistics.n_samples} of the {len(samples)} samples")
+        self.notes.extend(calibration_sentences(statistics.n_samples, len(samples), is_again=bool(self.earlier)))
         self.notes.extend(unbounded_sentences(masked(prepared.graph, statistics)))
         self.notes.extend(joined_sentences(prepared.graph, statistics))
         return Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)

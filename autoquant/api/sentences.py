@@ -24,6 +24,7 @@ from autoquant.study.outlook import Outlook
 __all__ = [
     "ENDED_BY_USER",
     "MEASUREMENT_ENDED_BY_USER",
+    "calibration_sentences",
     "dominated_sentences",
     "ending_sentence",
     "failure_sentences",
@@ -54,6 +55,7 @@ _ENDINGS = {
     "interrupted": ENDED_BY_USER,
 }
 """By what ``Trials.run`` returns."""
+_FEW_SAMPLES = 8
 _FEW_EVALUATIONS = 20
 _MUCH_DB = 6.0
 """By which an output is worse than all others: a bit."""
@@ -94,6 +96,20 @@ def _incomparable_outputs(quantized: Sequence[Measurement | Failure]) -> list[st
         return []
     snrs = (item for found in measured for item in found.quality.per_output.items())
     return [f"'{name}'" for name in dict.fromkeys(name for name, snr_db in snrs if snr_db == -math.inf)]
+
+
+def calibration_sentences(n_run: int, n_given: int, *, is_again: bool) -> list[str]:
+    """Where samples were left out, or ranges rest on few."""
+    found = []
+    if n_run < n_given:
+        why = "as before, on" if is_again else "there was time for"
+        found.append(f"calibration: {why} {n_run} of the {n_given} samples")
+    if n_run < _FEW_SAMPLES:
+        found.append(
+            f"calibration: ranges rest on {counted(n_run, 'sample')} alone, and other inputs may lie beyond them; give"
+            " 16 or more"
+        )
+    return found
 
 
 def joined_sentences(graph: Graph, statistics: Statistics) -> list[str]:

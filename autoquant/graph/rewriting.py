@@ -50,6 +50,7 @@ from autoquant.rewrites.recognised import recognise_activations
 from autoquant.rewrites.repeats import multiply_outer, repeat_last
 from autoquant.rewrites.resize_axes import spell_axes
 from autoquant.rewrites.resizes import multiply_linear, multiply_resizes
+from autoquant.rewrites.scalars import widen_scalars
 from autoquant.rewrites.shuffles import gather_channels
 from autoquant.rewrites.slopes import fuse_prelu
 from autoquant.rewrites.softmaxes import expect_last, split_softmax, transpose_softmax
@@ -139,7 +140,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         *((multiply_outer, repeat_last) if is_for_cpu else ()),
         split_gemm,
         _lower_matmul,
-        *((keep_matrices,) if is_for_cpu else ()),
+        *((keep_matrices, _widen_scalars) if is_for_cpu else ()),
     )
 
 
@@ -218,6 +219,13 @@ def _join_steps(model: Model) -> Model:
 
 def _lower_matmul(model: Model) -> Model:
     return _with_shapes(model, lower_matmul)
+
+
+def _widen_scalars(model: Model) -> Model:
+    """What other rewrites write, too."""
+    typed = without_weights(model, infer_shapes)
+    found = widen_scalars(typed)
+    return model if found is typed else found
 
 
 def _transpose_first(model: Model) -> Model:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from autoquant.api.sentences import (
+    calibration_sentences,
     dominated_sentences,
     ending_sentence,
     failure_sentences,
@@ -108,6 +109,15 @@ def test_outputs_whose_small_parts_no_snr_sees_are_told(boxes: float, is_said: b
     said = joined_sentences(graph, reaching(b=boxes, s=0.98))
     assert bool(said) == is_said
     assert not is_said or said[0].startswith("output 'y' joins parts of unlike size, 'b' up to 640 and 's' up to 0.98:")
+
+
+def test_samples_that_were_left_out_and_ranges_of_few_are_told() -> None:
+    few = "calibration: ranges rest on {} alone, and other inputs may lie beyond them; give 16 or more"
+    assert calibration_sentences(8, 8, is_again=False) == []
+    assert calibration_sentences(9, 20, is_again=False) == ["calibration: there was time for 9 of the 20 samples"]
+    assert calibration_sentences(1, 1, is_again=False) == [few.format("1 sample")]
+    again = ["calibration: as before, on 7 of the 20 samples", few.format("7 samples")]
+    assert calibration_sentences(7, 20, is_again=True) == again
 
 
 @pytest.mark.parametrize("body", ["y = Sigmoid(x)", "c = Concat<axis=0>(x, x) y = Exp(c)"])
