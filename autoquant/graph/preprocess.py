@@ -38,6 +38,7 @@ from autoquant.model.rewrite import (
 )
 from autoquant.model.subgraphs import bodies_of
 from autoquant.rewrites.halves import has_halves, narrow_ends, widen_halves
+from autoquant.rewrites.inlined import rename_inlined
 from autoquant.rewrites.owned import own_constants
 from autoquant.rewrites.pools import spell_ceiled
 from autoquant.rewrites.unread import drop_unread
@@ -85,7 +86,7 @@ class _Given:
 
     def alike(self, attempt: _Attempt, base: Model, rewrites: Sequence[Rewrite]) -> tuple[Model, Likeness]:
         """The base rewritten, and how near it is; ModelError where its outputs are too far away."""
-        model = own_constants(rewritten(base, rewrites))
+        model = rename_inlined(own_constants(rewritten(base, rewrites)))
         model = narrow_ends(model, self.plain) if attempt.widened else model
         model = without_weights(model, lambda skeleton: name_nodes(infer_shapes(drop_unused_domains(skeleton))))
         found = likeness_of(model, self.reference)

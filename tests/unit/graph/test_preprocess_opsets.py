@@ -1,12 +1,13 @@
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 import pytest
-from onnx import numpy_helper, parser
+from onnx import helper, numpy_helper, parser
 
 from autoquant.graph.preprocess import OPSET, prepare
 from autoquant.model.copies import opset_of
-from tests.models import a_convnet, feed_of, floats, model_of, saved
+from tests.models import a_convnet, feed_of, floats, model_of, op_types, saved
 from tests.unit.graph.preprocessed import assert_equals_original, feeds_of
 
 
@@ -58,3 +59,14 @@ def test_an_opset_that_cannot_be_converted_stays_with_a_note(path: Path) -> None
     prepared = prepare(saved(model, path), feeds_of(1, 3, 4, 4))
     assert opset_of(prepared.graph.model) == 9
     assert [note.split(":")[0] for note in prepared.notes] == ["the model stays at opset 9"]
+
+
+def test_what_onnxruntime_inlined_can_be_written_as_functions_again(path: Path) -> None:
+    """It gives the same names to what it inlines in every model."""
+    body = "a = Conv(x, w) b = HardSwish(a) c = Conv(b, w) d = HardSwish(c) y = Relu(d)"
+    model = model_of("(float[1,4,3,3] x) => (float[1,4,3,3] y)", body, {"w": floats(4, 4, 1, 1)}, opset=14)
+    prepared = prepare(saved(model, path), feeds_of(1, 4, 3, 3)).graph.model
+    assert op_types(prepared).count("HardSigmoid") == 2
+    for product in (node for node in prepared.graph.node if node.op_type == "Mul"):
+        product.CopyFrom(helper.make_node("HardSwish", product.input[:1], product.output))
+    ort.InferenceSession(prepared.SerializeToString(), providers=["CPUExecutionProvider"])
