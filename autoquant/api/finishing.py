@@ -59,6 +59,7 @@ def finish(
             front = delivery.deliver(evaluations, run.deadline)
         if is_ended():
             run.notes.append(sentences.MEASUREMENT_ENDED_BY_USER)
+        run.notes.extend(sentences.slower_sentences(evaluations))
         run.notes.extend(sentences.limiting_sentences(front, evaluations))
         run.notes.extend(sentences.noisy_sentences(front))
         run.notes.extend(remark(front))

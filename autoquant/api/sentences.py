@@ -37,6 +37,7 @@ __all__ = [
     "rule_sentences",
     "saturation_sentences",
     "silent_sentences",
+    "slower_sentences",
     "unbounded_sentences",
 ]
 
@@ -56,6 +57,8 @@ _ENDINGS = {
 }
 """By what ``Trials.run`` returns."""
 _FEW_SAMPLES = 8
+_SLOWER = 1.03
+"""Of the float model's latency, which the luck of one session seldom makes of 1."""
 _FEW_EVALUATIONS = 20
 _MUCH_DB = 6.0
 """By which an output is worse than all others: a bit."""
@@ -238,6 +241,18 @@ def limiting_sentences(front: Front, evaluations: Sequence[Evaluation]) -> list[
         f"output '{worst.pop()}' has the least SNR of all outputs in every {'member' if members else 'evaluation'}{by},"
         " and the SNR of a model is that of its worst output"
     ]
+
+
+def slower_sentences(evaluations: Sequence[Evaluation]) -> list[str]:
+    """Where the preprocessed float model is slower than the user's, which all candidates are built from."""
+    outcomes = [e.outcome for e in evaluations if not e.is_quantized and isinstance(e.outcome, Measurement)]
+    found = [
+        f"{latency.ratio:.2f} ({latency.ratio_low:.2f} to {latency.ratio_high:.2f}) of your file's latency on {target}"
+        for outcome in outcomes[:1]
+        for target, latency in outcome.latency.items()
+        if latency.ratio_low > _SLOWER
+    ]
+    return [f"the preprocessed float model takes {one}, and every candidate is made of it" for one in found]
 
 
 def noisy_sentences(front: Front) -> list[str]:

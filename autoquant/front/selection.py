@@ -24,6 +24,8 @@ _SIZE_MARGIN = 0.02
 """What estimates of the search may err by at most."""
 _LEAST_SMALLER = 1e-3
 """Of a file: names and notes in it take so much."""
+_LEAST_BETTER_DB = 0.1
+"""For which a member may take longer than another one."""
 _USUAL_SNR_DB, _SNR_TAIL_DB = 60.0, 10.0
 """Any SNR up to the first is as likely to be asked for as another; those beyond it ever less."""
 _SNR_ERROR_DB = 1.0
@@ -194,7 +196,7 @@ def choose_members(
     than float in a metric are no reason to be slower. Outputs of NaN or other shapes are of no use to anybody, unless a
     metric that is asked for says so. A member is beaten by another one that is as good or
     better in everything else, unless it is shown to be the faster of the two: of models whose latencies cannot be told
-    apart only the most accurate one stays.
+    apart only the most accurate one stays. So it is by one that is shown to be faster and has hardly less SNR.
 
     Args:
         measured: By id.
@@ -223,7 +225,12 @@ def choose_members(
             for member in kept
         ):
             kept.append(name)
-    return sorted(kept, key=lambda name: next(iter(measured[name].latency.values())).ratio)
+    members: list[str] = []
+    for name in sorted(kept, key=lambda name: next(iter(measured[name].latency.values())).ratio):
+        faster = [member for member in members if is_shown_faster(member, name)]
+        if not any(_is_hardly_better(measured[name], measured[member], objectives) for member in faster):
+            members.append(name)
+    return members
 
 
 def is_comparable(standing: Standing, objectives: Objectives, bounds: Bounds) -> bool:
@@ -237,6 +244,14 @@ def _is_better_elsewhere(standing: Standing, other: Standing, objectives: Object
         return True
     found, its = (objectives.losses(one)[: objectives.n_qualities] for one in (standing, other))
     return any(own < loss for own, loss in zip(found, its, strict=True))
+
+
+def _is_hardly_better(standing: Standing, other: Standing, objectives: Objectives) -> bool:
+    """In SNR, and not at all in drops, on another target or by its size."""
+    if not objectives.has_snr or _is_ahead(standing, other) or _is_smaller(standing, objectives, other.size_bytes):
+        return False
+    (own, *drops), (its, *others) = (objectives.losses(one)[: objectives.n_qualities] for one in (standing, other))
+    return its - own < _LEAST_BETTER_DB and all(drop >= less for drop, less in zip(drops, others, strict=True))
 
 
 def _is_ahead(standing: Standing, other: Standing) -> bool:
