@@ -31,6 +31,7 @@ from autoquant.model.rewrite import (
     infer_shapes,
     inline_functions,
     open_dimensions,
+    open_outputs,
     spell_onesided,
     with_outputs,
     with_own_dimensions,
@@ -127,7 +128,8 @@ def prepare(
     session = open_session(path, Target())
     shapes, reference = _common_shapes(feeds), reference_of(session, feeds, sample_names)
     refuse_no_numbers(path, original, reference, sample_names)
-    given = _Given(_plain(original), reference)
+    shapes_out = ([values.shape for values in outputs] for outputs in reference.outputs)
+    given = _Given(open_outputs(_plain(original), shapes_out), reference)
     notes_of_random = random_notes(path, given.plain, reference, session, from_halves=given.has_halves)
     del session
     rewrites, reasons = fast_kernels(is_for_cpu=set(eps) <= {CPU}), dict[_Attempt, str]()

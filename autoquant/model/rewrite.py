@@ -3,7 +3,7 @@
 Each leaves its argument untouched. Most give it back where there is nothing to do: weights take long to be copied.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "infer_shapes",
     "inline_functions",
     "open_dimensions",
+    "open_outputs",
     "spell_onesided",
     "with_constants",
     "with_outputs",
@@ -260,6 +261,28 @@ def open_dimensions(model: Model) -> Model:
             for dim in value.type.tensor_type.shape.dim:
                 if dim.dim_value < 0:
                     dim.Clear()
+    return copy
+
+
+def open_outputs(model: Model, shapes: Iterable[Sequence[tuple[int, ...]]]) -> Model:
+    """Sizes of outputs that others contradict, taken away: onnxruntime warns of them, shape inference fails.
+
+    Args:
+        model: Stays as it is.
+        shapes: Of all outputs, one sample each.
+    """
+    wrong = {
+        (i, axis)
+        for each in shapes
+        for i, (value, shape) in enumerate(zip(model.graph.output, each, strict=True))
+        for axis, (dim, size) in enumerate(zip(value.type.tensor_type.shape.dim, shape, strict=False))
+        if dim.dim_value > 0 and dim.dim_value != size
+    }
+    if not wrong:
+        return model
+    copy = copy_of(model)
+    for i, axis in wrong:
+        copy.graph.output[i].type.tensor_type.shape.dim[axis].Clear()
     return copy
 
 

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from onnx import helper
@@ -7,7 +8,8 @@ from onnx import helper
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
 from autoquant.errors import ModelError
-from autoquant.graph.preprocess import prepare
+from autoquant.graph.preprocess import OPSET, prepare
+from autoquant.model.copies import opset_of
 from tests.models import a_convnet, a_mlp, floats, model_of, op_types, outputs_of, saved
 from tests.unit.graph.preprocessed import X, assert_equals_original, feeds_of
 
@@ -131,3 +133,14 @@ def test_shapes_inside_that_cannot_be_inferred_stay(path: Path) -> None:
     model.graph.value_info.append(helper.make_tensor_value_info("g", onnx.TensorProto.FLOAT, [2, 8]))
     found = prepare(saved(model, path), feeds_of(2, 8)).graph
     assert found.shape(TensorName("g")) == (2, 8)
+
+
+def test_outputs_whose_sizes_are_said_wrong_are_no_reason_against_a_newer_opset(path: Path) -> None:
+    """onnxruntime runs such a file, and warns."""
+    signature = "(float[1,1] x, int64[2] t, float[N,3] e) => (float[1,11] a, float[1,3] y)"
+    model = model_of(signature, "a = Tile(x, t) y = MatMul(a, e)", opset=13)
+    repeats = np.array([1, 5])
+    feeds: list[Feed] = [{"x": floats(1, 1, seed=i), "t": repeats, "e": floats(5, 3, seed=i)} for i in range(3)]
+    prepared = prepare(saved(model, path), feeds)
+    assert prepared.notes == ()
+    assert opset_of(prepared.graph.model) == OPSET
