@@ -297,7 +297,7 @@ def why_float(node: Node, graph: Graph) -> str | None:
     if graph.is_constant(node.inputs[0]):
         return "products of constants"
     if node.op_type == "Gemm" and node.attributes.get("alpha", 1.0) != 1.0:
-        return "an alpha"
+        return "an alpha other than 1"
     return None if has_constant_bias(node, graph) else "biases that are not one constant for each output"
 
 

@@ -68,7 +68,7 @@ def test_products_that_decide_how_large_something_is_are_counted_apart() -> None
     ("product", "why"),
     [
         ("y = Gemm(x, v)", "Gemm (weights that are computed)"),
-        ("y = Gemm<alpha: float = 0.5>(x, w)", "Gemm (an alpha)"),
+        ("y = Gemm<alpha: float = 0.5>(x, w)", "Gemm (an alpha other than 1)"),
         ("y = Gemm(x, w, b)", "Gemm (biases that are not one constant for each output)"),
         ("y = Gemm(w, w)", "Gemm (products of constants)"),
         ("y = MatMul(x, infinite)", "MatMul (weights that are not finite float32)"),
