@@ -9,7 +9,7 @@ from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError
 from autoquant.graph.tables import look_up_rows
 from autoquant.model.copies import Model, without_weights
-from autoquant.model.kept import keeping_the_last_graph
+from autoquant.model.kept import graph_of, keeping_the_last_graph
 from autoquant.model.rewrite import infer_shapes
 from autoquant.rewrites.affine import fold_affine
 from autoquant.rewrites.branches import merge_branches
@@ -50,7 +50,7 @@ from autoquant.rewrites.recognised import recognise_activations
 from autoquant.rewrites.repeats import multiply_outer, repeat_last
 from autoquant.rewrites.resize_axes import spell_axes
 from autoquant.rewrites.resizes import multiply_linear, multiply_resizes
-from autoquant.rewrites.scalars import widen_scalars
+from autoquant.rewrites.scalars import has_numbers_beside_unknown, widen_scalars
 from autoquant.rewrites.shuffles import gather_channels
 from autoquant.rewrites.slopes import fuse_prelu
 from autoquant.rewrites.softmaxes import expect_last, split_softmax, transpose_softmax
@@ -223,9 +223,8 @@ def _lower_matmul(model: Model) -> Model:
 
 def _widen_scalars(model: Model) -> Model:
     """What other rewrites write, too."""
-    typed = without_weights(model, infer_shapes)
-    found = widen_scalars(typed)
-    return model if found is typed else found
+    is_typed = not has_numbers_beside_unknown(graph_of(model))
+    return widen_scalars(model if is_typed else without_weights(model, infer_shapes))
 
 
 def _transpose_first(model: Model) -> Model:

@@ -5,7 +5,7 @@ import onnx
 from autoquant.model.graph import Graph, Node
 from autoquant.rewrites.edits import Edit, of_each_node
 
-__all__ = ["widen_scalars"]
+__all__ = ["has_numbers_beside_unknown", "widen_scalars"]
 
 _OPERATORS = ("Add", "Div", "Max", "Min", "Mul", "Pow", "Sub")
 
@@ -27,15 +27,26 @@ def widen_scalars(edit: Edit, node: Node) -> None:
     edit.replaced[node.index] = [proto]
 
 
+def has_numbers_beside_unknown(graph: Graph) -> bool:
+    """Whether there are such numbers beside tensors of which nothing is known."""
+    return any(graph.sizes(node.inputs[1 - place]) is None for node in graph.nodes for place in _numbers(graph, node))
+
+
 def _wide(graph: Graph, node: Node) -> tuple[int, int] | None:
     """Which input is a number that has fewer axes than the other one, and how many that has."""
-    if node.op_type not in _OPERATORS or len(node.inputs) != 2 or node.index in graph.norm_nodes:
-        return None
     if node.outputs[0] not in graph.float_tensors:
         return None
-    for place, name in enumerate(node.inputs):
+    for place in _numbers(graph, node):
         sizes = graph.sizes(node.inputs[1 - place]) or ()
-        is_number = graph.is_constant(name) and graph.constant(name).size == 1
-        if is_number and sizes[-1:] == (1,) and graph.constant(name).ndim < len(sizes):
+        if sizes[-1:] == (1,) and graph.constant(node.inputs[place]).ndim < len(sizes):
             return place, len(sizes)
     return None
+
+
+def _numbers(graph: Graph, node: Node) -> list[int]:
+    """Places of constant numbers among two operands."""
+    if node.op_type not in _OPERATORS or len(node.inputs) != 2 or node.index in graph.norm_nodes:
+        return []
+    return [
+        place for place, name in enumerate(node.inputs) if graph.is_constant(name) and graph.constant(name).size == 1
+    ]

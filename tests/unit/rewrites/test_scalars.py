@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from autoquant.rewrites.scalars import widen_scalars
+from autoquant.model.graph import Graph
+from autoquant.rewrites.scalars import has_numbers_beside_unknown, widen_scalars
 from tests.models import Array, constants_of, model_of, op_types
 from tests.rewriting import rewritten
 
@@ -46,3 +47,10 @@ def test_norms_stay_as_onnxruntime_recognises_them() -> None:
     constants = {"scalar": NUMBERS["scalar"], "g": np.ones(4, np.float32)}
     model = model_of("(float[2,4] x) => (float[2,4] y)", body, constants, opset=17)
     assert widen_scalars(model) is model
+
+
+def test_what_others_wrote_is_known_by_tensors_without_sizes() -> None:
+    model = model_of("(float[2,1] x) => (float[2,1] y)", "a = Exp(x) y = Sub(a, scalar)", {"scalar": NUMBERS["scalar"]})
+    assert not has_numbers_beside_unknown(Graph(model))
+    del model.graph.value_info[:]
+    assert has_numbers_beside_unknown(Graph(model))
