@@ -36,7 +36,7 @@ class Knowledge:
     Args:
         layout: Regions, schemes and borders.
         interest: What proposals are made for.
-        prior: What is expected of latencies on the first target.
+        prior: What is expected of latencies.
 
     Attributes:
         layout: Of all schemes.

@@ -61,8 +61,7 @@ class StructureSampler(BaseSampler):
         layout: Regions, schemes and borders.
         interest: What proposals are made for.
         seed: Of draws and moves; None for other ones each time.
-        prior: What is expected of latencies on the first target; from the regions' shares of the arithmetic where there
-            is none.
+        prior: What is expected of latencies; from the regions' shares of the arithmetic where there is none.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ class Surrogate:
     Attributes:
         layout: Regions, schemes and borders.
         n_targets: Number of latency ratios.
-        prior: Of the latency on the first target.
+        prior: Of the latency, on every target.
         n_observed: Evaluations that it was fitted to, with those that were left out since.
     """
 
@@ -96,10 +96,8 @@ class Surrogate:
 
     def __post_init__(self) -> None:
         self._noise = {0: NoiseModel(self.layout)}
-        first = others = LatencyDesign(self.layout, self.prior)
-        if self.prior is not None and self.n_targets > 1:
-            others = LatencyDesign(self.layout)
-        self._latency = [LatencyModel(first), *(LatencyModel(others) for _ in range(1, self.n_targets))]
+        design = LatencyDesign(self.layout, self.prior)
+        self._latency = [LatencyModel(design) for _ in range(self.n_targets)]
 
     def fit(self, found: Observations, *, n_all: int | None = None) -> None:
         """Condition on evaluations, at least one.

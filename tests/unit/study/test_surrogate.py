@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from autoquant.domain.prior import LatencyPrior
 from autoquant.study.surrogate import Observations, Surrogate
 from tests.unit.study.layouts import a_landscape, a_layout
 
@@ -44,6 +45,25 @@ def test_targets_are_learned_as_if_each_were_alone() -> None:
         predicted = fitted(alone, 50).predict(found.codes[50:])
         assert np.array_equal(together.ratios[:, i], predicted.ratios[:, 0])
         assert np.array_equal(together.ratio_errors[:, i], predicted.ratio_errors[:, 0])
+
+
+def test_what_is_expected_of_latencies_is_expected_on_every_target() -> None:
+    layout, found = a_layout(N_REGIONS), observations(6, n_targets=2)
+    found = replace(found, ratios=found.ratios[:, [0, 0]])
+    shape, n_borders = (N_REGIONS, layout.n_kinds), len(layout.edges)
+    prior = LatencyPrior(
+        base=1.0,
+        change=-np.linspace(0, 0.1, N_REGIONS * layout.n_kinds).reshape(shape),
+        spread=np.full(shape, 0.01),
+        border=np.full(n_borders, 0.001),
+        border_spread=np.full(n_borders, 0.001),
+    )
+    surrogate, without = Surrogate(layout, 2, prior), Surrogate(layout, 2)
+    for each in (surrogate, without):
+        each.fit(found.of(slice(2)))
+    first, second = surrogate.predict(found.codes[2:]).ratios.T
+    assert np.array_equal(first, second)
+    assert not np.allclose(first, without.predict(found.codes[2:]).ratios[:, 0])
 
 
 def test_its_intervals_hold_what_they_say() -> None:
