@@ -44,9 +44,9 @@ def test_a_prior_is_what_is_predicted_before_anything_is_measured() -> None:
     assert landscape.ratios_of(codes)[:, 0] == pytest.approx(expected)
 
 
-def test_a_prior_is_of_the_first_target() -> None:
+def test_a_prior_is_of_every_target() -> None:
     landscape = Surrogate(LAYOUT, n_targets=2, prior=a_prior()).landscape()
-    assert landscape.constant.tolist() == [0.9, 1.0]
+    assert landscape.constant.tolist() == [0.9, 0.9]
 
 
 def test_measurements_overrule_a_prior_that_is_unsure() -> None:
