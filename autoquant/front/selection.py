@@ -194,9 +194,9 @@ def choose_members(
 
     Better than float is what is shown to be faster on a target or, where the size is an objective, smaller; more hits
     than float in a metric are no reason to be slower. Outputs of NaN or other shapes are of no use to anybody, unless a
-    metric that is asked for says so. A member is beaten by another one that is as good or
-    better in everything else, unless it is shown to be the faster of the two: of models whose latencies cannot be told
-    apart only the most accurate one stays. So it is by one that is shown to be faster and has hardly less SNR.
+    metric that is asked for says so. A member is beaten by another one that is as good or better in everything else,
+    unless it is shown to be the faster of the two: of models whose latencies cannot be told apart only the most
+    accurate one stays. So it is by one that is shown to be faster and has hardly less SNR.
 
     Args:
         measured: By id.
