@@ -5,6 +5,7 @@ import math
 import shutil
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -237,6 +238,7 @@ class Delivery:
         self.source.refuse_changed()
         sentences = [*final.notes, *([] if self.is_ended() or not files else _process_sentences(measured[REFERENCE]))]
         self.notes.extend([*said, *(f"last measurement: {sentence}" for sentence in sentences)])
+        self.notes.extend(_lost_sentences(final.lost, len(files)))
         for name, reason in final.lost.items():
             _LOG.warning("%s is not delivered: %s", files[name].name, reason)
         self.folder.write_text(
@@ -302,6 +304,12 @@ class Delivery:
             note="the given model",
             metrics=measured.judged.metrics,
         )
+
+
+def _lost_sentences(lost: Mapping[str, str], n_files: int) -> Iterator[str]:
+    """Of files that cannot be delivered, by reason."""
+    for reason, n in Counter(lost.values()).items():
+        yield f"last measurement: {n} of {counted(n_files, 'file')} cannot be delivered: {reason}"
 
 
 def _process_sentences(baseline: Measured) -> Iterator[str]:

@@ -126,7 +126,7 @@ def _record(run: Run, front: Front, opened: Opened, trials: Trials) -> RunRecord
     return RunRecord(
         front=front,
         regions=tuple(opened.ingredients.regions),
-        evaluations=tuple(trials.study.evaluations),
+        evaluations=tuple(trials.study.as_told),
         environment=describe_environment(),
         configuration=run.configuration.plain(),
         phases=dict(run.deadline.phases),

@@ -170,8 +170,11 @@ class _Resolution:
 
     def _layout(self, opened: Opened, trials: Trials) -> Layout:
         """Of the models, which must know something."""
-        if not any(isinstance(evaluation.outcome, Measurement) for evaluation in trials.study.evaluations):
-            raise OutputError(f"{self.source}: no trial of its study was measured; search with more time")
+        outcomes = [evaluation.outcome for evaluation in trials.study.evaluations]
+        measured = [outcome for outcome in outcomes if isinstance(outcome, Measurement)]
+        if not measured or (len(self.run.configuration.targets) > 1 and not any(found.latency for found in measured)):
+            how = "timed" if measured else "measured"
+            raise OutputError(f"{self.source}: no trial of its study was {how}; search with more time")
         if not opened.ingredients.regions:
             raise OutputError(f"{self.source}: its model holds no operator that could be quantized; its front is all")
         layout, prior = opened.ingredients.layout(), self.run.prior

@@ -85,7 +85,8 @@ def ending_sentence(ended: str, evaluations: Sequence[Evaluation], missing_s: fl
         return (
             f"{_ENDINGS[ended]} after {counted(len(evaluations), 'evaluation')}; no quantized candidate has an SNR, as"
             f" in each of them {' or '.join(incomparable)} has another shape than in float, or NaN or infinity where"
-            " float has numbers: cut the model before what makes it so, or judge by a metric of your own"
+            " float has numbers: cut the model before what makes it so, or judge by a metric of your own, as an"
+            " objective or with --max-drop"
         )
     if ended == "time" and len(evaluations) < _FEW_EVALUATIONS:
         return f"{_ENDINGS[ended]} after only {counted(len(evaluations), 'evaluation')}; give more time"
@@ -288,6 +289,7 @@ def outlook_sentences(found: Outlook | None, front: Front, max_ratio: float | No
         return []
     has_size = SIZE in front.objectives
     saving = "mean saving in latency and size" if has_size else "mean latency saving"
+    saving += "" if max_ratio is None else f" below the demanded ratio of {max_ratio:g}"
     lowest_db, highest_db = found.demands_db
     at = f"at {lowest_db:g} to {highest_db:g} dB"
     attainable = max(found.attainable, found.saving)

@@ -129,7 +129,7 @@ def _join(feeds: Sequence[Feed], names: Sequence[str]) -> Feed:
     parts = list(feeds)
     for name, first in parts[0].items():
         for sample, part in zip(names, parts, strict=True):
-            if part[name].shape != first.shape or len(first) != 1:
+            if part[name].shape != first.shape or first.shape[:1] != (1,):
                 raise DataError(
                     f"batch {len(parts)}, {sample}: '{name}' has the shape {part[name].shape}, but samples are joined"
                     " only where all are alike and one along the first dimension; leave the batch at 1"

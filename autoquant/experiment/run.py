@@ -159,7 +159,7 @@ def _searched(rows: Rows, asked: ModelSearch, folder: Path, runs: Path, *, smoke
     except Exception as error:  # a fault of ours must not stop the other models
         return _failed(rows, _fault(error, runs / f"{asked.name}-fault.txt"), _since(start))
     record, seconds = result.record, _since(start)
-    is_ended = not {ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER}.isdisjoint(record.notes)
+    is_ended = any(note.startswith((ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER)) for note in record.notes)
     rows = tuple(
         replace(row, n_evaluations=len(record.evaluations), seconds=seconds, is_ended=is_ended) for row in rows
     )

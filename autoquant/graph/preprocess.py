@@ -305,8 +305,8 @@ def _varying_notes(model: Model, reference: Reference) -> Iterator[str]:
     if varying:
         yield (
             f"the shape of {enumerated(varying)} depends on the values of the inputs: where a candidate's is another"
-            " one nothing can be compared, and its SNR is -inf dB; cut the model before what chooses, or judge by a"
-            " metric of your own"
+            " one nothing can be compared, and its SNR is -inf dB, or, of outputs without one, no element counts as"
+            " equal; cut the model before what chooses, or judge by a metric of your own"
         )
 
 

@@ -10,7 +10,7 @@ from autoquant.errors import ModelError
 from autoquant.graph.tables import look_up_rows
 from autoquant.model.copies import Model, without_weights
 from autoquant.model.kept import graph_of, keeping_the_last_graph
-from autoquant.model.rewrite import infer_shapes
+from autoquant.model.rewrite import drop_inferable_types, infer_shapes
 from autoquant.rewrites.affine import fold_affine
 from autoquant.rewrites.branches import merge_branches
 from autoquant.rewrites.cells import fuse_cells
@@ -35,6 +35,7 @@ from autoquant.rewrites.fusions import (
     split_gemm,
 )
 from autoquant.rewrites.gru_step import multiply_step
+from autoquant.rewrites.guards import drop_guards
 from autoquant.rewrites.invariants import hoist_invariants
 from autoquant.rewrites.joined_repeats import multiply_before_repeating
 from autoquant.rewrites.lines import lay_lines
@@ -84,6 +85,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         take_rows,
         split_columns,
         drop_views,
+        _drop_guards,
         drop_expands,
         drop_idle_masks,
         lower_stft,
@@ -205,6 +207,12 @@ def _fuse_cells(model: Model) -> Model:
     while (found := _with_shapes(model, fuse_cells)) is not model:
         model = found
     return model
+
+
+def _drop_guards(model: Model) -> Model:
+    """With sizes as they are inferred without what was inferred before."""
+    found = drop_guards(model)
+    return model if found is model else without_weights(found, lambda it: infer_shapes(drop_inferable_types(it)))
 
 
 def _hoist_invariants(model: Model) -> Model:

@@ -200,7 +200,9 @@ class MetricMeter:
         samples = sorted(self._held)
         own, other = self._pair(metric, source, samples)
         if isinstance(own, np.ndarray) and isinstance(other, np.ndarray):
-            return self._scored(metric, own, other, has_intervals)
+            # errors of 0 throughout may be of any unit
+            is_told = metric.direction is Direction.HIGHER or np.unique((own, other)).size > 1
+            return self._scored(metric, own, other, has_intervals and is_told)
         groups = intervals.jackknife_groups(len(samples), self.evaluator.seed) if has_intervals else []
         replicates = [self._replicate(metric, source, [samples[i] for i in kept]) for kept in groups]
         return self._at_once(metric, np.array([(np.mean(own), np.mean(other)), *replicates]), len(samples))

@@ -15,6 +15,7 @@ from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError
 from autoquant.model.copies import Model, copy_of, opset_of, without_weights
 from autoquant.model.io import INITIALIZERS_ARE_NO_INPUTS
+from autoquant.model.slices import with_slice_sizes
 from autoquant.model.subgraphs import graphs_of
 
 __all__ = [
@@ -314,9 +315,16 @@ def spell_onesided(model: Model) -> Model:
 def infer_shapes(model: Model) -> Model:
     """With types and shapes of all tensors that ONNX can infer; as it is where inference fails."""
     try:
-        return without_weights(model, lambda skeleton: shape_inference.infer_shapes(skeleton, data_prop=True))
+        return without_weights(model, _inferred)
     except (shape_inference.InferenceError, ValueError, RuntimeError):
         return model
+
+
+def _inferred(skeleton: Model) -> Model:
+    found = shape_inference.infer_shapes(skeleton, data_prop=True)
+    while (known := with_slice_sizes(found)) is not found:
+        found = shape_inference.infer_shapes(known, data_prop=True)
+    return found
 
 
 def with_constants(

@@ -30,8 +30,10 @@ def _reshapes(graph: Graph, product: Node) -> tuple[Node, Node] | None:
     before, behind = graph.producer.get(flat), graph.only_reader(own)
     if before is None or behind is None or {before.op_type, behind.op_type} != {"Reshape"}:
         return None
-    shapes = [graph.shape(name) for name in (before.inputs[0], flat, own, behind.outputs[0])]
-    if graph.only_reader(flat) is None or not all(shapes):
+    sizes = [graph.sizes(name) for name in (before.inputs[0], flat, own, behind.outputs[0])]
+    if graph.only_reader(flat) is None or not all(sizes):
         return None
-    (*rows, n_inputs), (*_, n_read), (*_, n_outputs), back = (shape or () for shape in shapes)
-    return (before, behind) if n_inputs == n_read and n_outputs > 1 and back == (*rows, n_outputs) else None
+    (*rows, n_inputs), (*_, n_read), (*_, n_outputs), back = (each or () for each in sizes)
+    if n_inputs is None or n_outputs in (None, 1) or rows.count(None) > 1:  # one follows from the number of rows
+        return None
+    return (before, behind) if n_inputs == n_read and back == (*rows, n_outputs) else None

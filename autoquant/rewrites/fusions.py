@@ -3,6 +3,7 @@
 Each leaves its argument untouched, and gives it back where there is nothing to do.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -46,17 +47,20 @@ def fuse_hard_swish(edit: Edit, node: Node) -> None:
 def lower_matmul(edit: Edit, node: Node) -> None:
     """A MatMul with a constant matrix, and the bias behind it, becomes Gemm, between two Reshapes unless it is 2-D.
 
-    onnxruntime does the same at load time, though not inside patterns that could be an attention; as a Gemm the integer
-    kernel adds the bias itself and may write floats. Inputs with dynamic shapes stay as they are, and so do, below
-    opset 11, those without a bias, which a Gemm has to have there.
+    onnxruntime does the same at load time where sizes are known, though not inside patterns that could be an attention;
+    as a Gemm the integer kernel adds the bias itself and may write floats. Inputs of which more than one size is not
+    known stay as they are, and so do, below opset 11, those without a bias, which a Gemm has to have there.
     """
     graph = edit.graph
     if node.op_type != "MatMul" or not graph.is_constant(node.inputs[1]):
         return
-    given, weight = graph.shape(node.inputs[0]), graph.shape(node.inputs[1])
+    given, weight = graph.sizes(node.inputs[0]), graph.shape(node.inputs[1])
     if given is None or weight is None or len(weight) != 2 or len(given) < 2:
         return
     if node.inputs[0] not in graph.float_tensors or 0 in (*given, *weight):  # to Reshape a 0 is another size
+        return
+    *rows, _ = (-1 if size is None else size for size in given)
+    if rows.count(-1) > 1:
         return
     add = _bias_add(graph, node, weight[1])
     if add is None and opset_of(graph.model) < GEMM_WITHOUT_BIAS:
@@ -69,7 +73,7 @@ def lower_matmul(edit: Edit, node: Node) -> None:
         inputs = [node.inputs[0], node.inputs[1], *bias]
         edit.replaced[target.index] = (helper.make_node("Gemm", inputs, [target.outputs[0]], name=node.name),)
         return
-    sizes = {"in": (int(np.prod(given[:-1])), weight[0]), "out": (*given[:-1], weight[1])}
+    sizes = {"in": (-1 if -1 in rows else math.prod(rows), weight[0]), "out": (*rows, weight[1])}
     there, back = (edit.constant(f"{node.name}_shape_{end}", np.array(size, np.int64)) for end, size in sizes.items())
     flat, product = edit.names.new(f"{node.inputs[0]}_for_{node.name}"), edit.names.new(f"{node.name}_product")
     edit.replaced[target.index] = (

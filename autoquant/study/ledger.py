@@ -30,10 +30,12 @@ def ledger_of(sampler: BaseSampler | None, float_us: Mapping[str, float]) -> Led
         float_us: Latency of the float model by target name, in the order of the targets.
 
     Returns:
-        None of a generic sampler, which believes nothing, of one that knew no evaluation, and where no region ever runs
-        on integers.
+        None of a generic sampler, which believes nothing, of one that knew no evaluation, or none that was timed where
+        there are several targets, and where no region ever runs on integers.
     """
     if not isinstance(sampler, StructureSampler) or sampler.surrogate is None or not sampler.surrogate.n_observed:
+        return None
+    if sampler.surrogate.n_targets < len(float_us):
         return None
     layout, trust = sampler.layout, sampler.trust
     if not (layout.allowed & (layout.kinds > 0)).any():

@@ -103,7 +103,8 @@ class Study:
         bounds: What is demanded.
 
     Attributes:
-        evaluations: All that were told, those of before first.
+        evaluations: All that were told, those of before first, as they are under the demands of now.
+        as_told: The same as they were told.
         objectives: What trials are compared in.
         has_stopped: Whether the sampler has nothing left to propose.
     """
@@ -139,6 +140,7 @@ class Study:
         self._queue: list[dict[str, str]] = []
         self._running: dict[int, optuna.Trial] = {}
         self.evaluations: list[Evaluation] = []
+        self.as_told: list[Evaluation] = []
         self.has_stopped = False
         for trial in self._stored.get_trials(deepcopy=False):
             self._take_over(trial, path)
@@ -153,6 +155,7 @@ class Study:
         evaluation = self._as_of_now(told, trial.constraints)
         self._asked.add_trial(self._frozen(evaluation))
         self.evaluations.append(evaluation)
+        self.as_told.append(told)
 
     def _as_of_now(self, evaluation: Evaluation, then: Mapping[str, float]) -> Evaluation:
         """As it would be without other demands: one that was stopped early under them has its quality alone."""
@@ -222,6 +225,7 @@ class Study:
         told.datetime_start = running.datetime_start
         self._stored.add_trial(told)
         self.evaluations.append(evaluation)
+        self.as_told.append(evaluation)
         try:
             with self._sampling():
                 self._asked.tell(running, told.values, state=told.state)

@@ -1,11 +1,13 @@
 """Measure every assignment of a small space once.
 
-``python -m experiments.search.enumerate MODEL TABLE.npz [--space FILE] [--regions N] [--samples 12] [--rounds 6]``
-measures SNR of every output on the same samples, and the latency ratio in rounds interleaved with the float model, as a
-search does. MODEL is ``example:digits`` or a folder of the zoo. Assignments that run the same graph are measured once,
-and the order is random, so that what changes on the machine meanwhile falls on all alike. The fastest of thousands is
-lucky: so what may be on the front is measured again in ``--final-rounds``, until nothing else may be. What is measured
-is written every minute; the same command goes on after an interruption. Exit code 2: the arguments do not fit.
+``python -m experiments.search.enumerate MODEL TABLE.npz [--space FILE] [--regions N] [--samples 12] [--rounds 6]
+[--openings 1]`` measures SNR of every output on the same samples, and the latency ratio in rounds interleaved with the
+float model, as a search does. MODEL is ``example:digits`` or a folder of the zoo. Assignments that run the same graph
+are measured once, and the order is random, so that what changes on the machine meanwhile falls on all alike. The same
+graph opened again may take another time: with several ``--openings`` each is opened so often and the mean of their
+ratios kept, each of so many rounds. The fastest of thousands is lucky: so what may be on the front is measured again in
+``--final-rounds``, until nothing else may be. What is measured is written every minute; the same command goes on after
+an interruption. Exit code 2: the arguments do not fit.
 """
 
 import argparse
@@ -22,11 +24,13 @@ import numpy.typing as npt
 
 from autoquant.api import steps
 from autoquant.api.ingredients import Ingredients
+from autoquant.domain.measurement import Quality
 from autoquant.domain.region import Assignment
 from autoquant.errors import AutoquantError, OutputError, UsageError
 from autoquant.graph.regions import borders
 from autoquant.measurement.bench import Bench
 from autoquant.measurement.effective import effective_assignment
+from autoquant.measurement.opening import Opened
 from autoquant.model.io import sha256_of
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -45,7 +49,7 @@ MOST_SAMPLES = 12
 """A bench estimates the SNR from the most telling samples where there are more."""
 SNR_LIMIT_DB = 200.0
 SAVED_EVERY_S = 60.0
-FIXED = ("model", "model_sha256", "space_digest", "regions", "samples", "rounds", "final_rounds", "seed")
+FIXED = ("model", "model_sha256", "space_digest", "regions", "samples", "rounds", "final_rounds", "openings", "seed")
 """What a measurement that goes on shares with its beginning."""
 
 
@@ -70,8 +74,9 @@ class Enumeration:
         builder: Of candidates.
         about: For the table.
         seed: Of the order.
-        n_rounds: Timed rounds of each graph.
+        n_rounds: Timed rounds of each opened graph.
         n_final_rounds: Of those that may be on the front.
+        n_openings: Of each graph.
     """
 
     problem: Problem
@@ -81,6 +86,7 @@ class Enumeration:
     seed: int
     n_rounds: int
     n_final_rounds: int
+    n_openings: int
     _graph: list[int] = field(default_factory=list)
     _measured: dict[int, _Graph] = field(default_factory=dict)
     _failures: dict[int, str] = field(default_factory=dict)
@@ -171,15 +177,14 @@ class Enumeration:
         opened = self.bench.opener.open(candidate.skeleton, candidate.constants)
         digest = _number(f"{opened.optimized.digest}-{candidate.variants_digest}")
         if digest not in self._measured:
-            quality, latency, _ = self.bench.measure(opened.sessions, self.n_rounds, lambda _: True)
-            (found,) = latency.values()
+            quality, ratio = self._measure(candidate, opened, self.n_rounds)
             effective = effective_assignment(
                 assignment, self.problem.regions, opened.optimized, candidate.integer_nodes, candidate.float_nodes
             )
             self._measured[digest] = _Graph(
                 number=len(self._measured),
                 snr_db=[float(np.clip(snr, -SNR_LIMIT_DB, SNR_LIMIT_DB)) for snr in quality.per_output.values()],
-                ratio=[found.ratio, found.ratio_low, found.ratio_high],
+                ratio=ratio,
                 effective=self.problem.encode(effective).tolist(),
                 rounds=self.n_rounds,
             )
@@ -190,14 +195,27 @@ class Enumeration:
         digest = list(self._measured)[self._graph[row]]
         candidate = self.builder.build(assignment)
         opened = self.bench.opener.open(candidate.skeleton, candidate.constants)
-        _, latency, _ = self.bench.measure(opened.sessions, self.n_final_rounds, lambda _: True)
-        (found,) = latency.values()
-        ratio = [found.ratio, found.ratio_low, found.ratio_high]
+        _, ratio = self._measure(candidate, opened, self.n_final_rounds)
         self._measured[digest] = replace(self._measured[digest], ratio=ratio, rounds=self.n_final_rounds)
+
+    def _measure(self, candidate: Candidate, opened: Opened, n_rounds: int) -> tuple[Quality, list[float]]:
+        """Quality, and the ratio with the ends of its interval, each the mean over openings that are all in memory."""
+        others = [self.bench.opener.open(candidate.skeleton, candidate.constants) for _ in range(self.n_openings - 1)]
+        measured = [self.bench.measure(each.sessions, n_rounds, lambda _: True) for each in (opened, *others)]
+        found = [latency for _, latencies, _ in measured for latency in latencies.values()]
+        ratios = np.mean([[latency.ratio, latency.ratio_low, latency.ratio_high] for latency in found], axis=0)
+        return measured[0][0], ratios.tolist()
 
 
 def open_enumeration(
-    subject: Subject, *, space: str, n_regions: int, n_samples: int, n_rounds: tuple[int, int], seed: int
+    subject: Subject,
+    *,
+    space: str,
+    n_regions: int,
+    n_samples: int,
+    n_rounds: tuple[int, int],
+    n_openings: int,
+    seed: int,
 ) -> Enumeration:
     """Prepare, partition, calibrate, open.
 
@@ -206,7 +224,8 @@ def open_enumeration(
         space: Name or path.
         n_regions: At most.
         n_samples: Of the evaluation samples.
-        n_rounds: Of each graph, and of those that may be on the front.
+        n_rounds: Of each opened graph, and of those that may be on the front.
+        n_openings: Of each graph.
         seed: Of the order.
 
     Raises:
@@ -232,7 +251,13 @@ def open_enumeration(
         )
     statistics = steps.calibrate(prepared, calibration, space=definition)
     ingredients = Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
-    settings = {"regions": n_regions, "samples": n_samples, "rounds": n_rounds[0], "final_rounds": n_rounds[1]}
+    settings = {
+        "regions": n_regions,
+        "samples": n_samples,
+        "rounds": n_rounds[0],
+        "final_rounds": n_rounds[1],
+        "openings": n_openings,
+    }
     about = new_part("experiments.search.enumerate") | {
         "model": subject.name,
         "model_sha256": sha256_of(subject.model),
@@ -242,7 +267,7 @@ def open_enumeration(
         **settings,
         "seed": seed,
     }
-    return Enumeration(problem, bench, ingredients.builder(), about, seed, *n_rounds)
+    return Enumeration(problem, bench, ingredients.builder(), about, seed, *n_rounds, n_openings)
 
 
 def _float_outputs(bench: Bench) -> tuple[str, ...]:
@@ -278,7 +303,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--space", default=str(SMALL_SPACE), help="default: small.toml beside this module")
     parser.add_argument("--regions", type=int, default=6, help="at most (default: %(default)s)")
     parser.add_argument("--samples", type=int, default=MOST_SAMPLES, help="evaluation samples (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=6, help="timed, of each graph (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=6, help="timed, of each opened graph (default: %(default)s)")
+    parser.add_argument("--openings", type=int, default=1, help="of each graph (default: %(default)s)")
     parser.add_argument(
         "--final-rounds", type=int, default=40, help="of what may be on the front (default: %(default)s)"
     )
@@ -301,6 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             n_regions=asked.regions,
             n_samples=asked.samples,
             n_rounds=(asked.rounds, asked.final_rounds),
+            n_openings=asked.openings,
             seed=asked.seed,
         )
         table = continued(found, asked.out).run(on_pause)

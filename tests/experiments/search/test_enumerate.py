@@ -1,9 +1,14 @@
+import itertools
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from autoquant.domain.measurement import Latency, Quality
 from autoquant.errors import OutputError, UsageError
+from autoquant.measurement.bench import Bench
 from experiments.believe.subjects import subject_of
 from experiments.search.enumerate import Enumeration, continued, main, open_enumeration
 from experiments.search.table import Table, load_table, save_table
@@ -32,9 +37,16 @@ def space(tmp_path: Path) -> str:
     return str(tmp_path / "two.toml")
 
 
-def opened(space: str, *, n_regions: int = 2, n_samples: int = 3) -> Enumeration:
-    subject = subject_of("example:digits")
-    return open_enumeration(subject, space=space, n_regions=n_regions, n_samples=n_samples, n_rounds=(2, 3), seed=0)
+def opened(space: str, *, n_regions: int = 2, n_samples: int = 3, n_openings: int = 1) -> Enumeration:
+    return open_enumeration(
+        subject_of("example:digits"),
+        space=space,
+        n_regions=n_regions,
+        n_samples=n_samples,
+        n_rounds=(2, 3),
+        n_openings=n_openings,
+        seed=0,
+    )
 
 
 class StoppedError(Exception):
@@ -52,6 +64,20 @@ def test_every_assignment_is_measured_and_equal_graphs_once(space: str) -> None:
     assert snr_db > 100
     assert 0.3 < ratio < 3
     assert all(snr < 100 for row, (snr, _) in enumerate(table.points()) if row != is_float)
+
+
+def test_a_ratio_is_the_mean_over_openings(space: str) -> None:
+    measure, given = Bench.measure, itertools.cycle([0.4, 0.9])
+
+    def measured(bench: Bench, *rest: Any) -> tuple[Quality, dict[str, Latency], bool]:
+        quality, latencies, is_whole = measure(bench, *rest)
+        return quality, {name: latency.moved_to(next(given)) for name, latency in latencies.items()}, is_whole
+
+    with mock.patch.object(Bench, "measure", measured):
+        table = opened(space, n_openings=2).run(lambda _: None)
+    np.testing.assert_allclose(table.ratio[:, 0], 0.65, rtol=1e-6)
+    assert (table.ratio[:, 1] <= table.ratio[:, 0]).all()
+    assert (table.ratio[:, 0] <= table.ratio[:, 2]).all()
 
 
 def test_the_front_is_measured_in_more_rounds(space: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoquant.api.delivery import Delivery, _likely_sentences, _process_sentences
+from autoquant.api.delivery import Delivery, _likely_sentences, _lost_sentences, _process_sentences
 from autoquant.api.finalists import Finalist
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.division import Division
@@ -41,6 +41,14 @@ def test_intervals_of_one_process_are_told(n_sessions: int, n_said: int) -> None
     latency = replace(a_latency(1.0), n_sessions=n_sessions)
     baseline = Measured(judged=Judged(), latency={"cpu-1t": latency}, footprint={}, ratio={})
     assert len(list(_process_sentences(baseline))) == n_said
+
+
+def test_why_files_cannot_be_delivered_is_told_once_a_reason() -> None:
+    lost = {"t1": "metric 'hits' returned nan", "t2": "metric 'hits' returned nan", "t3": "it crashed"}
+    assert list(_lost_sentences(lost, 4)) == [
+        "last measurement: 2 of 4 files cannot be delivered: metric 'hits' returned nan",
+        "last measurement: 1 of 4 files cannot be delivered: it crashed",
+    ]
 
 
 def a_delivery(**known: Any) -> Delivery:

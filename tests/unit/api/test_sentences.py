@@ -206,6 +206,7 @@ def test_what_files_hold_stands_beside_what_trials_promised(
 ) -> None:
     (said,) = outlook_sentences(an_outlook(0.1, 0.2), a_front(*members), max_ratio)
     assert said.endswith(f"; the files of the front hold {held:.3f}")
+    assert ("a mean latency saving below the demanded ratio of 0.75 of" in said) == (max_ratio is not None)
 
 
 def test_of_a_saving_in_size_too_files_say_nothing() -> None:

@@ -89,3 +89,9 @@ def test_samples_that_are_not_alike_are_no_batch() -> None:
     feeds = [{"x": np.zeros((1, n), np.float32)} for n in (3, 3, 3, 4)]
     with pytest.raises(DataError, match=r"^batch 2, calibration data <list>, sample 3: .* samples are joined only"):
         batched(read(feeds, signature), [signature], 2)
+
+
+def test_scalars_are_no_batch() -> None:
+    signature = InputSignature("x", "float32", None)
+    with pytest.raises(DataError, match="samples are joined only"):
+        batched(read([{"x": np.array(n, np.float32)} for n in range(2)], signature), [signature], 2)

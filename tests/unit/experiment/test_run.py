@@ -1,4 +1,5 @@
 import json
+import math
 import shutil
 import signal
 from dataclasses import replace
@@ -9,12 +10,13 @@ import pytest
 
 from autoquant import Budget, Demands, search
 from autoquant.api.result import SearchResult
-from autoquant.api.sentences import MEASUREMENT_ENDED_BY_USER
+from autoquant.api.sentences import MEASUREMENT_ENDED_BY_USER, ending_sentence
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.measurement import Failure
 from autoquant.domain.target import Target
 from autoquant.errors import OutputError, UsageError
 from autoquant.experiment.run import run_job
+from tests.records import a_measured
 from tests.unit.experiment.jobs import BROKEN, FAULTY, GONE, TINY, Run, rows_of
 
 EVERYTHING = """[[models]]
@@ -202,10 +204,18 @@ def test_ctrl_c_ends_the_job_with_a_summary(run: Run) -> None:
     assert "was not searched" in str(rows["tiny"]["error"])
 
 
-def test_ctrl_c_in_a_last_measurement_ends_the_job_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "note",
+    [
+        MEASUREMENT_ENDED_BY_USER,
+        ending_sentence("interrupted", [a_measured(1, snr_db=-math.inf)], 0.0),
+    ],
+    ids=["in a last measurement", "where no candidate can be compared"],
+)
+def test_ctrl_c_ends_the_job_too(note: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def ended(*arguments: Any, **options: Any) -> SearchResult:
         found = search(*arguments, **options)
-        return SearchResult(found.folder, replace(found.record, notes=(MEASUREMENT_ENDED_BY_USER,)))
+        return SearchResult(found.folder, replace(found.record, notes=(note,)))
 
     monkeypatch.setattr("autoquant.experiment.run.search", ended)
     rows = rows_of(run(TINY, FAULTY))

@@ -183,6 +183,13 @@ def test_scores_of_samples_have_a_direction_and_a_scale_too() -> None:
     assert 0 < result.drop.low < 0.5 < result.drop.high
 
 
+def test_of_an_error_that_is_0_throughout_its_unit_is_not_known() -> None:
+    results = evaluator("evaluated_metrics:error:min", "evaluated_metrics:right").evaluate(wrong(0))
+    assert results["error"].candidate.value == 0
+    assert not results["error"].candidate.has_interval
+    assert results["right"].candidate.low < results["right"].candidate.value == 1
+
+
 def test_a_function_sees_the_same_samples_everywhere() -> None:
     result = evaluator("evaluated_metrics:same_samples").evaluate(wrong(3))["same_samples"]
     assert result.candidate.value == N

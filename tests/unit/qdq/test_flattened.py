@@ -33,6 +33,22 @@ def test_a_product_that_quantizes_what_it_reads_has_no_reshapes(body: str, taken
     np.testing.assert_allclose(found, expected, atol=0.05 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("sizes", ["1,T", "T,2"])
+def test_of_one_size_that_is_not_known_too(sizes: str) -> None:
+    model = model_of(f"(float[{sizes},8] x) => (float[{sizes},6] y)", "m = MatMul(x, w) y = Add(m, b)", WEIGHTS)
+    graph = Graph(infer_shapes(lower_matmul(model)))
+    assert op_types(graph.model) == ["Reshape", "Gemm", "Reshape"]
+    assert len(flattened_products(graph)) == 1
+
+
+def test_of_two_sizes_that_are_not_known_reshapes_stay() -> None:
+    """Rows may be others behind: their number alone is the same."""
+    body = "f = Reshape(x, flat) p = Gemm(f, w) y = Reshape(p, n)"
+    constants = {"flat": np.array([-1, 8]), "w": floats(8, 6)}
+    graph = Graph(infer_shapes(model_of("(float[A,B,8] x, int64[3] n) => (float[A,B,6] y)", body, constants)))
+    assert not flattened_products(graph)
+
+
 def test_float_and_static_products_keep_theirs() -> None:
     case = lowered(WIDE, "a = MatMul(x, w) y = MatMul(a, v)")
     first, second = (node.name for node in case.graph.nodes if node.op_type == "Gemm")

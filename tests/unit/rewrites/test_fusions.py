@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Graph
+from autoquant.model.rewrite import infer_shapes
 from autoquant.rewrites.fusions import divide_by_roots, fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
 from tests.models import a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
 
@@ -185,8 +188,22 @@ def test_a_product_that_is_read_twice_keeps_its_bias_apart() -> None:
     assert_equal_outputs(model, lowered)
 
 
-def test_a_matmul_of_dynamic_shape_stays() -> None:
+def test_a_matmul_of_which_two_sizes_are_not_known_stays() -> None:
     assert op_types(lower_matmul(a_mlp())) == ["MatMul", "Add", "Relu", "MatMul"]
+
+
+@pytest.mark.parametrize("sizes", ["1,T,3", "B,1,3", "2,T,3", "N,3", "2,1,T,3"])
+@pytest.mark.parametrize("bias", [None, "p, b"])
+def test_one_size_may_be_unknown(sizes: str, bias: str | None) -> None:
+    body = "y = MatMul(x, w)" if bias is None else f"p = MatMul(x, w) y = Add({bias})"
+    model = model_of(f"(float[{sizes}] x) => (float[{sizes[:-1]}5] y)", body, {"w": floats(3, 5), "b": floats(5)})
+    lowered = infer_shapes(lower_matmul(model))
+    assert "MatMul" not in op_types(lowered)
+    assert Graph(lowered).sizes(TensorName("y")) == Graph(model).sizes(TensorName("y"))
+    for length in (1, 7):
+        feed = {"x": floats(*(int(size) if size.isdigit() else length for size in sizes.split(",")))}
+        (found,), (expected,) = (outputs_of(each, feed) for each in (lowered, model))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

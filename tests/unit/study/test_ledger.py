@@ -5,6 +5,7 @@ import numpy as np
 import optuna
 import pytest
 from optuna.samplers import RandomSampler
+from optuna.trial import TrialState
 
 from autoquant.domain.ledger import Estimate, Ledger, Way
 from autoquant.domain.region import RegionId
@@ -171,3 +172,18 @@ def test_dynamic_schemes_are_a_kind_of_their_own() -> None:
     assert [cost.scheme for cost in ledger.regions if cost.operators is Way.DYNAMIC] == ["d"] * 6
     shares = [cost.noise_share.value for cost in ledger.regions if cost.operators is Way.DYNAMIC]
     assert sum(shares) == pytest.approx(1, abs=0.25)
+
+
+def test_a_search_of_two_targets_that_timed_nothing_has_none() -> None:
+    """How many targets there are is known from ratios alone."""
+    sampler = StructureSampler(LAYOUT, seed=0)
+    study = optuna.create_study(directions=["maximize", "minimize", "minimize"], sampler=sampler)
+    for _ in range(2):
+        trial = study.ask(sampler.infer_relative_search_space(study, None))  # type: ignore[arg-type]
+        for key, value in {"state": "untimed", "snr_db": 40.0, "ratios": []}.items():
+            trial.set_user_attr(key, value)
+        study.tell(trial, state=TrialState.PRUNED)
+    study.ask(sampler.infer_relative_search_space(study, None))  # type: ignore[arg-type]
+    assert sampler.surrogate is not None
+    assert sampler.surrogate.n_observed
+    assert ledger_of(sampler, FLOAT_US) is None

@@ -95,7 +95,9 @@ def test_what_was_stopped_early_under_other_demands_can_be_asked_for_again(
     stopped, complete = scored(first.ask(), state=State.REJECTED_EARLY), scored(first.ask())
     first.tell(stopped)
     first.tell(complete)
-    found = Study(path, SPACE, None, bounds=bounds).evaluations
+    resumed = Study(path, SPACE, None, bounds=bounds)
+    assert resumed.as_told == [stopped, complete]
+    found = resumed.evaluations
     assert found[1] == complete
     assert isinstance(found[0].outcome, Measurement)
     assert isinstance(stopped.outcome, Measurement)
