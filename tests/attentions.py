@@ -170,18 +170,3 @@ OTHERWISE = {
 def a_case(body: str, batch: int = 1, opset: int = 21) -> Case:
     feed = {"x": floats(batch, S, 32), "m": floats(batch, T, 32, seed=8), "mask": floats(batch, 1, 1, S, seed=9)}
     return case_of(model_of(SIGNATURE.format(b=batch), body, CONSTANTS, opset=opset), feed)
-
-
-OF_ANY_LENGTH = ("plain", "a mask", "factors on both sides", "other keys and values", "a guard against empty rows")
-ANY_LENGTH = "(float[1,N,32] x, float[1,M,32] m, float[1,1,1,N] mask) => (float[] y)"
-LENGTHS_LEFT = {
-    "heads": np.array([1, -1, H, D]),
-    "heads_of_keys": np.array([1, -1, H, D]),
-    "wide_heads": np.array([1, -1, H, 2 * D]),
-    "rows": np.array([1, -1, 32]),
-}
-
-
-def a_case_of_any_length(body: str, signature: str = ANY_LENGTH) -> Case:
-    """Of lengths that the graph does not say; fed are those of ``a_case``."""
-    return case_of(model_of(signature, body, {**CONSTANTS, **LENGTHS_LEFT}), a_case(PLAIN).feed)

@@ -186,7 +186,8 @@ class _Histogram:
             return
         self._widen(max(-low, high))
         some = values[first::step]
-        self._count(*((some, scratch, step) if some.size else (values, scratch, 1)))  # hardly any may be unmasked
+        is_telling = some.size > 0 and some.any()  # hardly any may be unmasked, or other than 0
+        self._count(*((some, scratch, step) if is_telling else (values, scratch, 1)))
 
     def _widen(self, magnitude: float) -> None:
         limit = max(math.ldexp(1.0, math.frexp(magnitude)[1]), _SMALLEST_LIMIT)

@@ -11,14 +11,12 @@ import numpy.typing as npt
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
-from autoquant.model.lengths import at_lengths
 from autoquant.model.ops import VIEWS
 from autoquant.model.opsets import LIKE_ATTENTION
 
-__all__ = ["LOWEST", "OPERANDS", "Attention", "attentions_of"]
+__all__ = ["LOWEST", "Attention", "attentions_of"]
 
 Sizes = tuple[int, ...]
-OPERANDS = ("queries", "keys", "values")
 _HEADS_FIRST, _TRANSPOSED = (0, 2, 1, 3), (0, 2, 3, 1)
 """Axes of what has the shape (B, S, H, D), where products want them."""
 _RANK = 4
@@ -82,16 +80,12 @@ class Attention:
         has_empty_rows: Whether rows of which all places are masked by minus infinity give 0, as onnxruntime's operator
             has it; they are alike otherwise.
         nodes: All of it in order; the last one moves the heads back, the one before multiplies with the values.
-        written: Shape of what the last one writes.
-        longer: The same with other lengths, where they are not known; this one has some that there may be.
     """
 
     operands: tuple[_Operand, _Operand, _Operand]
     scores: _Scores
     has_empty_rows: bool
     nodes: tuple[Node, ...]
-    written: Sizes
-    longer: "Attention | None" = None
 
     @property
     def scale(self) -> float:
@@ -103,21 +97,6 @@ class Attention:
         """Of the scores, (B, H, S, T)."""
         (batch, n_queries, n_heads, _), (_, n_keys, _, _), _ = (each.shape for each in self.operands)
         return batch, n_heads, n_queries, n_keys
-
-    @property
-    def has_whole_mask(self) -> bool:
-        """Whether the mask says of each query and key whether they meet."""
-        both = self, self.longer or self
-        return all(each.scores.mask_sizes[2:] == each.shape[2:] for each in both)
-
-    def sizes(self, name: str) -> Sizes:
-        """Of ``queries``, ``keys``, ``values``, ``scores`` or what is ``written``; -1 for those that are not known."""
-        pairs = zip(self._known(name), (self.longer or self)._known(name), strict=True)
-        return tuple(size if size == longer else -1 for size, longer in pairs)
-
-    def _known(self, name: str) -> Sizes:
-        operands = dict(zip(OPERANDS, (each.shape for each in self.operands), strict=True))
-        return {**operands, "scores": self.shape, "written": self.written}[name]
 
     @property
     def read(self) -> tuple[tuple[TensorName, Node], ...]:
@@ -132,30 +111,11 @@ class Attention:
 
 
 def attentions_of(graph: Graph) -> Mapping[int, Attention]:
-    """Those of several heads between projections, by the index of the node that moves heads back.
-
-    Sizes are known, or follow from lengths of inputs so that no tensor has two that are not known.
-    """
-    is_any = any(node.op_type == "Softmax" for node in graph.nodes)
-    if opset_of(graph.model) < LIKE_ATTENTION or not is_any:
+    """Those of several heads and known sizes between projections, by the index of the node that moves heads back."""
+    if opset_of(graph.model) < LIKE_ATTENTION:
         return {}
-    first, longer = ({}, {}) if len(sized := at_lengths(graph)) < 2 else map(_found, sized)
-    pairs = {last: (each, longer[last]) for last, each in first.items() if last in longer}
-    free = {last: replace(each, longer=other) for last, (each, other) in pairs.items() if _are_alike(each, other)}
-    return free | _found(graph)
-
-
-def _found(graph: Graph) -> dict[int, Attention]:
     found = (_attention(graph, node) for node in graph.nodes if node.op_type == "Softmax")
     return {each.nodes[-1].index: each for each in found if each is not None}
-
-
-def _are_alike(one: Attention, longer: Attention) -> bool:
-    """Whether they read the same by the same nodes, and Reshapes can say the sizes of both."""
-    both = replace(one, longer=longer)
-    said = [both.sizes(name) for name in (*OPERANDS, "written")]
-    is_same = (one.read, one.indices, one.scale) == (longer.read, longer.indices, longer.scale)
-    return is_same and all(sizes[:2].count(-1) == sizes.count(-1) <= 1 for sizes in said)
 
 
 def _attention(graph: Graph, softmax: Node) -> Attention | None:
@@ -172,8 +132,7 @@ def _attention(graph: Graph, softmax: Node) -> Attention | None:
     nodes = {node.index: node for each in (queries, keys, values, scores) for node in each.nodes}
     nodes |= {node.index: node for node in (softmax, *guard, *behind)}
     ordered = tuple(nodes[index] for index in sorted(nodes))
-    written = graph.shape(behind[-1].outputs[0]) or ()
-    found = Attention((queries, keys, values), scores, masked is _Masked.EMPTY, ordered, written)
+    found = Attention((queries, keys, values), scores, masked is _Masked.EMPTY, ordered)
     is_whole = _wide(graph, product.outputs[0]) == (*found.shape[:3], values.shape[3])
     return found if is_whole and 0 < np.float32(found.scale) < np.inf else None
 
@@ -299,15 +258,13 @@ def _operand(graph: Graph, tensor: TensorName, wanted: Sizes) -> _Operand | None
 
 
 def _moved(graph: Graph, tensor: TensorName, nodes: Sequence[Node]) -> npt.NDArray[np.int32]:
-    """Where nodes that follow each other move the values of a tensor; nothing where sizes contradict each other."""
+    """Where nodes that follow each other move the values of a tensor."""
     numbers = _numbers(graph.shape(tensor) or ())
     for node in nodes:
-        shape = graph.shape(node.outputs[0]) or ()
-        if math.prod(shape) != numbers.size:
-            return numbers[:0]
-        is_moving = node.op_type == "Transpose"
-        perm = node.attributes.get("perm", range(numbers.ndim)[::-1])
-        numbers = numbers.transpose(perm) if is_moving else numbers.reshape(shape)
+        if node.op_type == "Transpose":
+            numbers = numbers.transpose(node.attributes.get("perm", range(numbers.ndim)[::-1]))
+        else:
+            numbers = numbers.reshape(graph.shape(node.outputs[0]) or ())
     return numbers
 
 

@@ -10,7 +10,9 @@ import numpy as np
 
 from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import MASK
+from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.opsets import EXTREMES_OF_INTEGERS
 from autoquant.model.windows import window_axes
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "channel_axes",
     "channel_axis",
     "clip_bounds",
+    "gets_dimensions",
     "hard_sigmoid_factors",
     "has_constant_bias",
     "is_float_constant",
@@ -214,7 +217,7 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
     if node.op_type == "AveragePool" and not _has_integer_twin(node, graph):
         return False
     if kind is Kind.SAME_RANGE:
-        return not graph.is_constant(node.inputs[0]) and (node.op_type != "Resize" or _repeats_values(node))
+        return not graph.is_constant(node.inputs[0]) and _takes_integers(node, graph)
     if kind is Kind.CLIPPING:
         bounds = clip_bounds(node, graph)
         return bounds is not None and bounds[0] <= 0 <= bounds[1]
@@ -233,6 +236,13 @@ def _has_integer_twin(pool: Node, graph: Graph) -> bool:
     return "dilations" not in attributes and not is_cut
 
 
+def _takes_integers(node: Node, graph: Graph) -> bool:
+    """Whether an operator that gives values of its input does so of integers."""
+    if node.op_type in ("ReduceMax", "ReduceMin"):
+        return opset_of(graph.model) >= EXTREMES_OF_INTEGERS
+    return node.op_type != "Resize" or _repeats_values(node)
+
+
 def _repeats_values(resize: Node) -> bool:
     """Whether it writes values of its input alone: no means of them, and no number of its own for what is around it."""
     is_nearest = resize.attributes.get("mode", b"nearest") == b"nearest"
@@ -243,7 +253,7 @@ def can_be_dynamic(node: Node, graph: Graph) -> bool:
     """Whether a kernel quantizes what the operator reads with the range of each input.
 
     Those of MatMul and Gemm with a constant matrix, and of LSTM. That of Conv is slower than float. onnxruntime takes a
-    constant that widens a column for the bias of the product, which then fails.
+    constant that widens a column, or gives the product more dimensions, for its bias, and then fails or writes fewer.
     """
     if node.op_type not in ("Gemm", "MatMul", "LSTM") or is_of_sizes(node, graph):
         return False
@@ -256,20 +266,32 @@ def can_be_dynamic(node: Node, graph: Graph) -> bool:
         and not node.attributes.get("transA", 0)
         and not node.attributes.get("layout", 0)
         and has_constant_bias(node, graph)
-        and not (_n_outputs(node, graph) == 1 and _is_widened(node, graph))
+        and not _is_widened(node, graph)
     )
 
 
 def _is_widened(node: Node, graph: Graph) -> bool:
-    """Whether a vector is added to what the node writes."""
-    added = [
+    """Whether a vector is added to what the node writes that makes it larger, or gives it dimensions."""
+    written = node.outputs[0]
+    is_column = _n_outputs(node, graph) == 1 and any(shape[-1] > 1 for shape in _added_vectors(written, graph))
+    return is_column or (node.op_type != "LSTM" and gets_dimensions(written, graph))
+
+
+def gets_dimensions(tensor: TensorName, graph: Graph) -> bool:
+    """Whether a vector is added that has more dimensions, of which onnxruntime would make the bias of a product."""
+    return any(len(shape) > graph.rank(tensor) > 0 for shape in _added_vectors(tensor, graph))
+
+
+def _added_vectors(tensor: TensorName, graph: Graph) -> list[tuple[int, ...]]:
+    """Shapes of constants that differ along the last axis alone and are added to a tensor."""
+    shapes = [
         graph.shape(name) or ()
-        for reader in graph.consumers.get(node.outputs[0], ())
+        for reader in graph.consumers.get(tensor, ())
         if reader.op_type == "Add"
         for name in reader.inputs
         if graph.is_constant(name)
     ]
-    return any(math.prod(shape) == shape[-1] > 1 for shape in added if shape)
+    return [shape for shape in shapes if shape and math.prod(shape) == shape[-1]]
 
 
 def is_float_constant(name: TensorName, graph: Graph) -> bool:

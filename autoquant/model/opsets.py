@@ -4,6 +4,7 @@ __all__ = [
     "ATTENTION",
     "CLIP_HAS_INPUTS",
     "CLIP_TAKES_INTEGERS",
+    "EXTREMES_OF_INTEGERS",
     "GEMM_WITHOUT_BIAS",
     "HARD_SWISH",
     "LIKE_ATTENTION",
@@ -20,6 +21,8 @@ CLIP_HAS_INPUTS = 11
 GEMM_WITHOUT_BIAS = 11
 """Before, there has to be one."""
 CLIP_TAKES_INTEGERS = 12
+EXTREMES_OF_INTEGERS = 12
+"""ReduceMax and ReduceMin take them."""
 HARD_SWISH = 14
 """It is an operator."""
 RESIZE_WITHOUT_REGION = 13

@@ -83,7 +83,16 @@ def _converted(model: Model, version: int) -> Model:
     imports = [each for each in converted.opset_import if each.domain != _UNKNOWN]
     del converted.opset_import[:]
     converted.opset_import.extend(imports)
+    _say_types_of(model, converted)
     return converted
+
+
+def _say_types_of(model: Model, converted: Model) -> None:
+    """What the converter inferred is taken away: sizes behind a ceiled pool may be wrong, and stay once it is not."""
+    for types in ("value_info", "output"):
+        values = getattr(converted.graph, types)
+        del values[:]
+        values.extend(getattr(model.graph, types))
 
 
 def _resize_as_before(model: Model) -> None:

@@ -7,18 +7,15 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
-from autoquant.model.attentions import LOWEST, OPERANDS, Attention
+from autoquant.model.attentions import LOWEST, Attention
 from autoquant.model.excerpts import Excerpt, NewNode, excerpt, new_excerpt
 from autoquant.model.graph import Graph, Node
-from autoquant.model.lengths import at_lengths
 from autoquant.model.opsets import ATTENTION
 from autoquant.qdq.parts import Parts
 
 __all__ = ["attention_excerpts", "write_attention"]
 
 _Value = tuple[int, ...] | np.float32
-_OF_MASKS = frozenset({"Concat", "Expand", "Max", "Shape"})
-"""What is written once for all attentions with a mask."""
 
 
 def write_attention(
@@ -34,7 +31,7 @@ def write_attention(
     for name, values in constants.items():
         parts.new_constant(name, values)
     for node in nodes:
-        if node.op_type not in _OF_MASKS or parts.is_new(("mask", node.output)):
+        if node.op_type not in ("Expand", "Max") or parts.is_new(("mask", node.output)):
             is_it = node.op_type == "Attention"
             name = found.nodes[-2].name if is_it else parts.pieces.free_node(f"{node.output}_{node.op_type}")
             parts.node(node.op_type, node.inputs, [node.output], name, **node.attributes)
@@ -45,7 +42,6 @@ def attention_excerpts(graph: Graph, attentions: Mapping[int, Attention]) -> tup
     if not attentions:
         return None
     largest = max(attentions.values(), key=lambda each: math.prod(each.shape))
-    graph = graph if largest.longer is None else at_lengths(graph)[0]
     plain = excerpt(graph, largest.nodes)
     if plain is None:
         return None
@@ -78,33 +74,19 @@ def _spelled(
         nodes.append(NewNode(op_type, (source, name), output))
         return output
 
-    def widened(mask: str) -> str:
-        """A mask with a row for each query and a column for each key."""
-        sizes = found.sizes("scores")[2:]
-        names = [str(size) if size > 0 else f"n{there}" for size, there in zip(sizes, found.shape[2:], strict=True)]
-        whole = graph.free_name("_".join((mask, "of", *names)))
-        if -1 not in sizes:
-            return add("Expand", mask, whole, (1, 1, *sizes))
-        lengths = [graph.free_name(f"{whole}_{end}") for end in ("queries", "keys")]
-        for source, length in zip(inputs, lengths, strict=False):
-            nodes.append(NewNode("Shape", (source,), length, {"start": 1, "end": 2}))
-        ones, shape = graph.free_name(f"{whole}_ones"), graph.free_name(f"{whole}_shape")
-        constants[ones] = np.ones(2, np.int64)
-        nodes.append(NewNode("Concat", (ones, *lengths), shape, {"axis": 0}))
-        nodes.append(NewNode("Expand", (mask, shape), whole))
-        return whole
-
-    base, (_, n_heads, _, _) = found.nodes[-2].name, found.shape
+    base, (_, n_heads, n_queries, n_keys) = found.nodes[-2].name, found.shape
     inputs = []
-    for role, name in zip(OPERANDS, names, strict=False):
-        batch, length, _, size = found.sizes(role)
-        joined = graph.free_name(f"{base}_{role[0].upper()}")
+    for role, name, operand in zip("QKV", names, found.operands, strict=False):
+        batch, length, _, size = operand.shape
+        joined = graph.free_name(f"{base}_{role}")
         inputs.append(add("Reshape", name, joined, (batch, length, n_heads * size)))
     for mask in names[len(inputs) :]:
         finite = mask if found.has_empty_rows else add("Max", mask, graph.free_name(f"{mask}_finite"), LOWEST)
-        inputs.append(finite if found.has_whole_mask else widened(finite))
+        whole = graph.free_name(f"{finite}_of_{n_queries}_{n_keys}")
+        is_whole = found.scores.mask_sizes[2:] == (n_queries, n_keys)
+        inputs.append(finite if is_whole else add("Expand", finite, whole, (1, 1, n_queries, n_keys)))
     joined = graph.free_name(f"{base}_joined")
     attributes = {"q_num_heads": n_heads, "kv_num_heads": n_heads, "scale": found.scale}
     nodes.append(NewNode("Attention", tuple(inputs), joined, attributes))
-    add("Reshape", joined, target, found.sizes("written"))
+    add("Reshape", joined, target, graph.shape(found.nodes[-1].outputs[0]) or ())
     return nodes, constants

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from autoquant.calibration.collect import collect
+from autoquant.calibration.methods import choose_range
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
+from autoquant.domain.scheme import RangeMethod, TensorFormat
 from autoquant.domain.statistics import N_BINS, TensorStatistics
 from autoquant.errors import DataError
 
@@ -282,3 +284,13 @@ def test_the_only_value_among_very_many_masked_ones_is_counted(place: int) -> No
     found = observe(values)
     assert (found.minimum, found.maximum, found.n_masked) == (3, 3, 400_000)
     assert found.n_values > 0
+
+
+@pytest.mark.parametrize("place", [0, 1, 777_777])
+def test_the_only_value_among_very_many_zeros_is_counted(place: int) -> None:
+    values = np.zeros(1 << 20, np.float32)
+    values[place] = 2
+    found = observe(values)
+    assert found.maximum == 2
+    assert found.counts.any()
+    assert choose_range(found, RangeMethod.parse("entropy"), TensorFormat.parse("u8:tensor:asym")).high == 2

@@ -5,6 +5,7 @@ import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper, parser
 
+from autoquant.domain.region import TensorName
 from autoquant.graph.preprocess import OPSET, prepare
 from autoquant.model.copies import opset_of
 from tests.models import a_convnet, feed_of, floats, model_of, op_types, saved
@@ -70,3 +71,16 @@ def test_what_onnxruntime_inlined_can_be_written_as_functions_again(path: Path) 
     for product in (node for node in prepared.graph.node if node.op_type == "Mul"):
         product.CopyFrom(helper.make_node("HardSwish", product.input[:1], product.output))
     ort.InferenceSession(prepared.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
+def test_sizes_behind_a_ceiled_pool_are_those_that_it_has(path: Path, op_type: str) -> None:
+    """The converter infers a window more, which begins in the padding."""
+    body = f"p = {op_type}<kernel_shape=[1,1], strides=[3,3], ceil_mode=1>(x) q = Sigmoid(p) y = Resize(q, , s)"
+    model = model_of("(float[1,4,20,20] x) => (float[] y)", body, {"s": np.array([1, 1, 2, 2], np.float32)}, opset=17)
+    del model.graph.value_info[:]
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    prepared = prepare(saved(model, path), feeds_of(1, 4, 20, 20))
+    assert prepared.notes == ()
+    assert prepared.graph.shape(TensorName("q")) == (1, 4, 7, 7)
+    assert_equals_original(prepared, feeds_of(1, 4, 20, 20))

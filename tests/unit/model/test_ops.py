@@ -201,6 +201,24 @@ def test_a_product_that_says_how_large_tensors_are_is_not_quantized_in_any_way()
     assert (can_be_dynamic(m, graph), is_quantizable(m, graph)) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((1, 1, 5), False), ((1, 5), True), ((5,), True), ((2, 1, 5), True), ((), True)]
+)
+def test_a_product_that_a_vector_gives_dimensions_is_not_dynamic(shape: tuple[int, ...], expected: bool) -> None:
+    """onnxruntime takes it for the bias, and writes as many dimensions as the product has."""
+    constants: dict[str, Array | float] = {"w": floats(8, 5), "b": floats(*shape) if shape else 1.0}
+    graph = graph_of("(float[3,8] x) => (float[?,?,?] y)", "m = MatMul(x, w) y = Add(m, b)", constants)
+    assert can_be_dynamic(graph.nodes[0], graph) == expected
+
+
+@pytest.mark.parametrize("op_type", ["ReduceMax", "ReduceMin"])
+def test_extremes_of_integers_need_an_opset_that_has_them(op_type: str) -> None:
+    body = f"y = {op_type}<axes=[1]>(x)"
+    for opset, expected in ((11, False), (12, True)):
+        graph = Graph(model_of(f"({SQUARE} x) => (float[4,1] y)", body, opset=opset))
+        assert is_quantizable(graph.nodes[0], graph) == expected
+
+
 def test_integers_are_not_quantized() -> None:
     graph = graph_of("(int64[4] x) => (int64[4] y)", "y = Add(x, x)")
     assert not is_quantizable(graph.nodes[0], graph)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,6 @@ from tests.attentions import (
     CROSS,
     FUSIBLE,
     OF_ANY_BATCH,
-    OF_ANY_LENGTH,
     OTHERWISE,
     PACKED,
     PLAIN,
@@ -33,7 +32,6 @@ from tests.attentions import (
     S,
     T,
     a_case,
-    a_case_of_any_length,
     guarded,
     masked,
 )
@@ -63,28 +61,6 @@ def test_attention_is_one_operator_that_computes_the_same(name: str, batch: int,
     onnx.checker.check_model(fused)
     np.testing.assert_allclose(run(fused, case.feed)[0], run(plain, case.feed)[0], rtol=1e-5, atol=1e-6)
     assert "Attention" in {kernel.rpartition(":")[2] for kernel in optimized(fused, tmp_path).kernels}
-
-
-@pytest.mark.parametrize("name", OF_ANY_LENGTH)
-def test_it_takes_any_length(name: str) -> None:
-    case = a_case_of_any_length(FUSIBLE[name])
-    plain, fused = built(case, rewrites=frozenset()), built(case)
-    assert counted(fused, "Attention", "Softmax", "Transpose") == [1, 0, 0]
-    onnx.checker.check_model(fused)
-    for n, m in ((1, 1), (S, T), (9, 11)):
-        feed = {"x": floats(1, n, 32), "m": floats(1, m, 32, seed=8), "mask": floats(1, 1, 1, n, seed=9)}
-        np.testing.assert_allclose(run(fused, feed)[0], run(plain, feed)[0], rtol=1e-5, atol=1e-6)
-
-
-def test_one_of_any_length_is_run_alone_with_some() -> None:
-    graph = a_case_of_any_length(masked("mask")).graph
-    found = attention_excerpts(graph, attentions_of(graph))
-    assert found is not None
-    feed = {str(name): floats(*shape, seed=i) for i, (name, shape) in enumerate(found[0].shapes.items())}
-    models = [onnx.load_from_string(each.model) for each in found]
-    assert [counted(model, "Attention") for model in models] == [[0], [1]]
-    first, second = (run(model, feed)[0] for model in models)
-    np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("body", OTHERWISE.values(), ids=OTHERWISE)
@@ -157,12 +133,11 @@ def test_what_follows_reads_integers(tmp_path: Path) -> None:
     np.testing.assert_allclose(run(fused, case.feed)[0], run(plain, case.feed)[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("made", [a_case, a_case_of_any_length])
-def test_a_mask_is_expanded_once(made: Callable[[str], Case]) -> None:
+def test_a_mask_is_expanded_once() -> None:
     layer = f"{START} t = Add(s, mask) p = Softmax(t) {BACK}"
     again = re.sub(r"\b(q|k|v|q4|k4|v4|qh|kh|vh|s|t|p|o|b)\b", r"\1_2", layer).replace("(x,", "(x2,")
     layer = layer.replace("y =", "x2 =")
-    case = made(f"{layer} {again}")
+    case = a_case(f"{layer} {again}")
     fused = built(case)
     assert counted(fused, "Attention", "Expand", "Max") == [2, 1, 1]
     plain = built(case, rewrites=frozenset())

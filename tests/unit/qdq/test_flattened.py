@@ -41,6 +41,17 @@ def test_of_one_size_that_is_not_known_too(sizes: str) -> None:
     assert len(flattened_products(graph)) == 1
 
 
+def test_a_vector_that_gives_the_product_dimensions_is_no_bias() -> None:
+    case = lowered(
+        "(float[2,3,8] x) => (float[?,?,?,?] y)",
+        "m = MatMul(x, w) y = Add(m, far)",
+        {**WEIGHTS, "far": floats(1, 1, 1, 6)},
+    )
+    assert not flattened_products(case.graph)
+    (found,), (expected,) = run(case.quantized(DYNAMIC).model, case.feed), run(case.graph.model, case.feed)
+    assert found.shape == expected.shape == (1, 2, 3, 6)
+
+
 def test_of_two_sizes_that_are_not_known_reshapes_stay() -> None:
     """Rows may be others behind: their number alone is the same."""
     body = "f = Reshape(x, flat) p = Gemm(f, w) y = Reshape(p, n)"
