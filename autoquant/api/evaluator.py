@@ -15,11 +15,12 @@ from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, standing_of
 from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.reason import one_line
 from autoquant.domain.region import Assignment
 from autoquant.domain.rewrite import Rewrites
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.target import Target
-from autoquant.errors import MetricError
+from autoquant.errors import MetricError, ProfileError
 from autoquant.measurement.bench import Bench, Progress
 from autoquant.measurement.costs import FileCosts
 from autoquant.measurement.latency import Timings
@@ -209,15 +210,21 @@ class Evaluator:
         return measured
 
     def errors_and_twins(self, seconds: float) -> tuple[OwnErrors, Twins] | None:
-        """See ``steps.own_errors`` and ``steps.twins_of``, which compares the ranges that are chosen for them."""
+        """See ``steps.own_errors`` and ``steps.twins_of``, which compares the ranges that are chosen for them.
+
+        Raises:
+            ProfileError: They cannot be computed.
+        """
         found = self._ingredients
         assert self._builder is not None
         assert found is not None
         planner = self._builder.planner
-        errors = steps.own_errors(planner, found.regions, found.statistics, found.definition, seconds=seconds)
-        if errors is None:
-            return None
-        return errors, steps.twins_of(found.prepared, found.regions, found.definition, planner)
+        try:
+            errors = steps.own_errors(planner, found.regions, found.statistics, found.definition, seconds=seconds)
+            twins = None if errors is None else steps.twins_of(found.prepared, found.regions, found.definition, planner)
+        except Exception as error:  # a fault of ours must not end the search
+            raise ProfileError(f"{type(error).__name__}: {one_line(error)}") from error
+        return None if errors is None or twins is None else (errors, twins)
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:
         """See ``profiling.profiled_prior``."""

@@ -109,7 +109,7 @@ class Run:
 
     @property
     def samplers(self) -> tuple[str, ...]:
-        """That trials come from, in order, those of the run that is gone on with first."""
+        """That were asked for trials, in order, those of the run that is gone on with first."""
         before, now = () if self.earlier is None else self.earlier.samplers, str(self.configuration_document["sampler"])
         return before if self.resolved is not None or before[-1:] == (now,) else (*before, now)
 

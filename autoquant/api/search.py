@@ -169,7 +169,7 @@ def _delivered(run: Run, folder: RunFolder) -> SearchResult:
     if asked.resume:
         run.learn_of(folder.path)
         if len(run.samplers) > 1:
-            run.notes.append(f"the samplers of the trials are, in this order: {', '.join(run.samplers)}")
+            run.notes.append(f"the runs of this study asked these samplers, in this order: {', '.join(run.samplers)}")
     with run.opened(folder, is_profiled=True) as opened:
         with run.deadline.phase("search"):
             trials = run.open_trials(folder, opened)

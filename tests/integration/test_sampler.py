@@ -43,11 +43,14 @@ def test_a_resumed_run_may_take_another_sampler_and_says_so(search: Command) -> 
     assert search("--resume", trials="1", sampler="random").exit_code == 0
     document = run_document()
     assert document["configuration"]["sampler"] == "random"
-    assert "the samplers of the trials are, in this order: structure, random" in document["notes"]
+    assert "the runs of this study asked these samplers, in this order: structure, random" in document["notes"]
     assert search("--resume", trials="1", sampler="random").exit_code == 0
     assert run_document()["samplers"] == ["structure", "random"]
     assert search("--resume", trials="1").exit_code == 0
-    assert "the samplers of the trials are, in this order: structure, random, structure" in run_document()["notes"]
+    assert (
+        "the runs of this study asked these samplers, in this order: structure, random, structure"
+        in run_document()["notes"]
+    )
 
 
 class Failing(RandomSampler):

@@ -135,6 +135,18 @@ def test_a_fault_in_building_one_candidate_costs_one_trial(place: Place, monkeyp
     assert (found.stage, found.reason) == ("build", "IndexError: no such axis")
 
 
+def test_a_fault_in_errors_of_regions_ends_no_search(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator = place.setup()
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=())
+
+    def faulty(*_: object, **__: object) -> None:
+        raise IndexError("index 0 is out of bounds")
+
+    monkeypatch.setattr("autoquant.api.steps.own_errors", faulty)
+    with pytest.raises(ProfileError, match="IndexError: index 0 is out of bounds"):
+        evaluator.errors_and_twins(60.0)
+
+
 def test_a_space_without_linear_schemes_has_a_prior_too(place: Place) -> None:
     definition = place.ingredients.definition
     schemes = tuple(scheme for scheme in definition.schemes if scheme.operators is Operators.ALL)
