@@ -6,16 +6,16 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from autoquant.domain.counted import enumerated
 from autoquant.domain.feed import Feed
 from autoquant.domain.reason import temporary_files
 from autoquant.domain.target import CPU, Target
 from autoquant.errors import ModelError
+from autoquant.graph.choices import chosen_notes, varying_notes
 from autoquant.graph.likeness import Likeness, Reference, keeps_outputs, likeness_of, reference_of
 from autoquant.graph.refusals import random_notes, refuse_no_numbers, refuse_types
 from autoquant.graph.rewriting import Rewrite, fast_kernels, kept_rewrites, rewritten
 from autoquant.model.copies import Model, in_parts, model_digest, opset_of, without_weights
-from autoquant.model.graph import Graph, subgraph_reads
+from autoquant.model.graph import Graph
 from autoquant.model.io import inputs_with_default, load_model, load_written, sha256_of
 from autoquant.model.names import name_nodes
 from autoquant.model.prepared import PreparedModel
@@ -52,8 +52,6 @@ OPSET = 21
 _KEEPING_SHAPES = frozenset(f"ai.onnx.ml:{op_type}" for op_type in ("Binarizer", "Imputer", "Normalizer", "Scaler"))
 """Operators whose outputs have the shapes of their inputs, which neither ONNX nor onnxruntime infers."""
 _WIDENED = "float16 becomes float32, which there are faster kernels for: what stays float takes twice the bytes"
-_CHOOSING = ("NonMaxSuppression", "TopK")
-"""Operators that choose among results and put them in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ def prepare(
             *([_WIDENED] if given.has_halves and attempt.widened else []),
             *_notes(model, attempt, found.difference_db, reasons),
             *(f"{name} is left out of preprocessing: {reason}" for name, reason in left_out.items()),
-            *_varying_notes(model, reference),
+            *varying_notes(Graph(model), reference),
             *notes_of_random,
         )
         model = with_own_dimensions(model, original)
@@ -269,45 +267,7 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[
             f"nodes with weights that are fusions of onnxruntime's own stay float ({len(fused)}, such as {fused[0]}):"
             " give the model as it was before it was optimised by onnxruntime"
         )
-    yield from _chosen_notes(Graph(model))
-
-
-def _chosen_notes(graph: Graph) -> Iterator[str]:
-    """Of operators behind which results change places, and the outputs that they are in unless all are."""
-    choosing = [node for node in graph.nodes if node.op_type in _CHOOSING]
-    behind = {name for node in choosing for name in node.outputs if name}
-    for node in graph.nodes:
-        if not behind.isdisjoint((*node.inputs, *subgraph_reads(graph.model.graph.node[node.index]))):
-            behind.update(name for name in node.outputs if name)
-    outputs = [output.name for output in graph.model.graph.output]
-    chosen = [f"'{name}'" for name in outputs if name in behind]
-    if choosing:
-        op_types = " and ".join(op_type for op_type in _CHOOSING if any(node.op_type == op_type for node in choosing))
-        which = f", in {enumerated(chosen)}," if 0 < len(chosen) < len(outputs) else ""
-        yield (
-            f"SNR compares outputs element by element, so that behind {op_types}{which} a result more or less, or two"
-            f" that change places, count as noise: cut the model before '{choosing[0].name}', or judge by a metric of"
-            " your own"
-        )
-
-
-def _varying_notes(model: Model, reference: Reference) -> Iterator[str]:
-    """Of outputs whose number of elements depends on the values of the inputs, where nothing was said of it yet."""
-    if any(node.op_type in _CHOOSING for node in model.graph.node):
-        return
-    given = [{name: array.shape for name, array in feed.items()} for feed in reference.feeds]
-    alike = [outputs for shapes, outputs in zip(given, reference.outputs, strict=True) if shapes == given[0]]
-    varying = [
-        f"'{value.name}'"
-        for value, *arrays in zip(model.graph.output, *alike, strict=True)
-        if len({array.shape for array in arrays}) > 1
-    ]
-    if varying:
-        yield (
-            f"the shape of {enumerated(varying)} depends on the values of the inputs: where a candidate's is another"
-            " one nothing can be compared, and its SNR is -inf dB, or, of outputs without one, no element counts as"
-            " equal; cut the model before what chooses, or judge by a metric of your own"
-        )
+    yield from chosen_notes(Graph(model))
 
 
 def _fused(graph: Graph) -> list[str]:

@@ -5,7 +5,7 @@ import pytest
 
 from autoquant.graph.preprocess import OPSET, prepare
 from autoquant.model.copies import opset_of
-from tests.models import floats, model_of, saved
+from tests.models import Array, floats, model_of, saved, used_in
 from tests.unit.graph.preprocessed import X, assert_equals_original, feeds_of, refusing
 
 
@@ -68,6 +68,24 @@ def test_outputs_in_which_results_change_places_are_told_beside_others(path: Pat
     assert f"cut the model before '{name}'" in note
 
 
+@pytest.mark.parametrize(
+    ("body", "is_said"),
+    [
+        ("l, i = TopK<axis=0>(n, k) y = Relu(x)", False),
+        ("f = Cast<to=1>(n) l0, i = TopK<axis=0>(f, k) l = Cast<to=7>(l0) y = Relu(x)", False),
+        ("v = Gather(table, n) l0, i = TopK<axis=0>(v, k) l = Cast<to=7>(l0) y = Relu(x)", True),
+        ("l0, i = TopK<axis=0>(x, k) l = Cast<to=7>(l0) y = Relu(x)", True),
+    ],
+    ids=["of integers", "of their floats", "of a table", "of floats"],
+)
+def test_nothing_is_said_of_a_choice_that_no_candidate_changes(path: Path, body: str, *, is_said: bool) -> None:
+    constants: dict[str, Array | float] = {"k": np.array([2]), "table": floats(8)}
+    model = model_of("(float[4] x, int64[4] n) => (float[4] y, int64[2] l)", body, used_in(body, constants))
+    feeds = [{"x": floats(4, seed=seed), "n": np.array([3, 1, 2, 0])} for seed in range(2)]
+    said = [note for note in prepare(saved(model, path), feeds).notes if "element by element" in note]
+    assert bool(said) == is_said
+
+
 def test_what_holds_for_several_operators_or_outputs_is_said_once(path: Path) -> None:
     model = model_of(
         "(float[8] x) => (float[K] y, float[K] z)", "f = Greater(x, c) y = Compress(x, f) z = Neg(y)", {"c": 0.0}
@@ -97,5 +115,21 @@ def test_outputs_whose_shape_depends_on_values_are_told(path: Path, last: str, *
     model = model_of("(float[8] x) => (float[K] y)", f"f = Greater(x, c) y = {last}", {"c": 0.0})
     feeds = [{"x": floats(8, seed=seed)} for seed in range(3)]
     assert len({int((feed["x"] > 0).sum()) for feed in feeds}) > 1
+    said = [note for note in prepare(saved(model, path), feeds).notes if "the shape of 'y' depends on" in note]
+    assert bool(said) == is_said
+
+
+@pytest.mark.parametrize(
+    ("body", "is_said"),
+    [
+        ("r = Relu(x) y = Expand(r, n)", False),
+        ("a = Mul(x, table) m = ReduceMax<keepdims=0>(a) c = Cast<to=7>(m) d = Reshape(c, one) y = Expand(x, d)", True),
+    ],
+    ids=["counted by integers", "counted by floats"],
+)
+def test_nothing_is_said_of_a_shape_that_no_candidate_changes(path: Path, body: str, *, is_said: bool) -> None:
+    constants: dict[str, Array | float] = {"table": np.array([2, 0], np.float32), "one": np.array([1])}
+    model = model_of("(float[1,1] x, int64[2] n) => (float[A,B] y)", body, used_in(body, constants))
+    feeds = [{"x": np.array([[k]], np.float32), "n": np.array([k, 2])} for k in (2, 3)]
     said = [note for note in prepare(saved(model, path), feeds).notes if "the shape of 'y' depends on" in note]
     assert bool(said) == is_said
