@@ -52,6 +52,7 @@ from autoquant.rewrites.repeats import multiply_outer, repeat_last
 from autoquant.rewrites.resize_axes import spell_axes
 from autoquant.rewrites.resizes import multiply_linear, multiply_resizes
 from autoquant.rewrites.scalars import has_numbers_beside_unknown, widen_scalars
+from autoquant.rewrites.sequences import multiply_sequences
 from autoquant.rewrites.shuffles import gather_channels
 from autoquant.rewrites.slopes import fuse_prelu
 from autoquant.rewrites.softmaxes import expect_last, split_softmax, transpose_softmax
@@ -81,6 +82,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         undo_fusions,
         _fuse_cells,
         _hoist_invariants,
+        _multiply_sequences,
         _join_steps,
         take_rows,
         split_columns,
@@ -217,6 +219,10 @@ def _drop_guards(model: Model) -> Model:
 
 def _hoist_invariants(model: Model) -> Model:
     return _with_shapes(model, hoist_invariants)
+
+
+def _multiply_sequences(model: Model) -> Model:
+    return _with_shapes(model, multiply_sequences)
 
 
 def _join_steps(model: Model) -> Model:

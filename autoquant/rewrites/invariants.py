@@ -12,7 +12,7 @@ from autoquant.model.ops import LINEAR
 from autoquant.model.subgraphs import bodies_of, nodes_in_bodies, read_by
 from autoquant.rewrites.edits import Edit, of_each_node
 
-__all__ = ["hoist_invariants"]
+__all__ = ["constant_states", "hoist_invariants"]
 
 _T = TypeVar("_T")
 _OPSET = 9
@@ -52,7 +52,7 @@ class _Hoisting:
     def hoisted(self) -> Iterator[onnx.NodeProto]:
         """The nodes that come before the Loop or Scan, in their order."""
         (body,) = bodies_of(self.proto)
-        self._outside.update(_constant_states(self.proto, body))
+        self._outside.update(constant_states(self.proto, body))
         unchanging = _unchanging(body, {value.name for value in body.input} - self._outside.keys())
         wanted = _with_products(body, unchanging)
         if not wanted:
@@ -105,7 +105,7 @@ def _keep(fields: MutableSequence[_T], is_kept: Callable[[_T], bool]) -> None:
             del fields[i]
 
 
-def _constant_states(proto: onnx.NodeProto, body: onnx.GraphProto) -> Mapping[str, str]:
+def constant_states(proto: onnx.NodeProto, body: onnx.GraphProto) -> Mapping[str, str]:
     """States that each step passes on as they are: what they are called in the body, and outside."""
     n_before, n_after = (_N_COUNTED, 1) if proto.op_type == "Loop" else (0, 0)
     n_scanned = sum(a.i for a in proto.attribute if a.name == "num_scan_inputs")
