@@ -12,8 +12,8 @@ __all__ = ["chosen_notes", "varying_notes"]
 
 _CHOOSING = ("NonMaxSuppression", "TopK")
 """Operators that choose among results and put them in order."""
-_COUNTING = frozenset({"Compress", "If", "Loop", "NonZero", "Scan", "Unique"})
-"""Operators that write more or fewer elements for other values."""
+_COUNTING = {"Compress": slice(1, 2), "If": slice(1), "Loop": slice(None), "NonZero": slice(1), "Unique": slice(1)}
+"""Operators that write more or fewer elements for other values, and of which inputs."""
 _FLOATS = ("float16", "float32", "float64")
 
 
@@ -61,7 +61,7 @@ def _choosing(graph: Graph) -> list[Node]:
 
 def _rounded(graph: Graph) -> set[TensorName]:
     """What may be another number in a candidate: floats that are given or looked up, and what is computed of them."""
-    floats = {name for name in graph.inputs if name in graph.float_tensors}
+    floats = {name for name in graph.inputs if graph.dtype(name) in _FLOATS}
     for node in graph.nodes:
         constants = (name for name in node.inputs if name and graph.is_constant(name))
         if any(graph.dtype(name) in _FLOATS and math.prod(graph.shape(name) or ()) > 1 for name in constants):
@@ -73,8 +73,9 @@ def _sized(graph: Graph) -> set[TensorName]:
     """Written by nodes of which a candidate may change how many elements that is."""
     rounded, found = _rounded(graph), set[TensorName]()
     for node in graph.nodes:
-        read = {*node.inputs, *subgraph_reads(graph.model.graph.node[node.index])} & rounded
-        if read and (node.op_type in _COUNTING or read & graph.size_tensors):
+        bodies = subgraph_reads(graph.model.graph.node[node.index]) if node.op_type == "Loop" else ()
+        counted = {*node.inputs[_COUNTING.get(node.op_type, slice(0))], *map(TensorName, bodies)}
+        if rounded & (counted | (graph.size_tensors & set(node.inputs))):
             found.update(name for name in node.outputs if name)
     return found
 

@@ -182,27 +182,32 @@ class MetricMeter:
         drop = _mean(1 - scores, (1 - candidate.high, 1 - candidate.low))
         return MetricResult(candidate=candidate, reference=exact, drop=_rounded(drop))
 
-    def _scored(self, metric: Metric, own: Floats, other: Floats, has_intervals: bool) -> MetricResult:
-        """Of a metric that scores each sample of either model."""
-        seed = self.evaluator.seed
+    def _scored(
+        self, metric: Metric, own: Floats, other: Floats, has_intervals: bool, *, are_shares: bool = True
+    ) -> MetricResult:
+        """Of a metric that scores each sample of either model, with what may be the share that is right."""
+        seed, interval_of = self.evaluator.seed, intervals.share_interval if are_shares else intervals.mean_interval
         reference, candidate = (
-            _mean(scores, intervals.share_interval(scores, seed) if has_intervals else None) for scores in (own, other)
+            _mean(scores, interval_of(scores, seed) if has_intervals else None) for scores in (own, other)
         )
         if not self._different:
             return MetricResult(candidate=candidate, reference=reference, drop=_exactly(0.0, len(own)))
         scale = max(1.0, abs(reference.value))
         better, worse = (own, other) if metric.direction is Direction.HIGHER else (other, own)
-        interval = intervals.drop_interval(better / scale, worse / scale, seed) if has_intervals else None
-        drop = _mean((better - worse) / scale, interval)
+        differences = (better - worse) / scale
+        of_drop = (
+            intervals.drop_interval(better / scale, worse / scale, seed)
+            if are_shares
+            else intervals.mean_interval(differences, seed)
+        )
+        drop = _mean(differences, of_drop if has_intervals else None)
         return MetricResult(candidate=candidate, reference=reference, drop=_rounded(drop))
 
     def _custom(self, metric: Metric, source: Custom, has_intervals: bool) -> MetricResult:
         samples = sorted(self._held)
         own, other = self._pair(metric, source, samples)
         if isinstance(own, np.ndarray) and isinstance(other, np.ndarray):
-            # errors of 0 throughout may be of any unit
-            is_told = metric.direction is Direction.HIGHER or np.unique((own, other)).size > 1
-            return self._scored(metric, own, other, has_intervals and is_told)
+            return self._scored(metric, own, other, has_intervals, are_shares=_are_shares(metric, own, other))
         groups = intervals.jackknife_groups(len(samples), self.evaluator.seed) if has_intervals else []
         replicates = [self._replicate(metric, source, [samples[i] for i in kept]) for kept in groups]
         return self._at_once(metric, np.array([(np.mean(own), np.mean(other)), *replicates]), len(samples))
@@ -268,3 +273,8 @@ def _read_only(array: Array) -> Array:
 
 def _is_equal(a: Array, b: Array) -> bool:
     return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+
+
+def _are_shares(metric: Metric, own: Floats, other: Floats) -> bool:
+    """Whether scores may be shares of what is right; errors that are 0 throughout may be of any unit."""
+    return metric.direction is Direction.HIGHER or np.array_equal(np.unique((own, other)), (0, 1))

@@ -279,7 +279,8 @@ def _is_widened(node: Node, graph: Graph) -> bool:
 
 def gets_dimensions(tensor: TensorName, graph: Graph) -> bool:
     """Whether a vector is added that has more dimensions, of which onnxruntime would make the bias of a product."""
-    return any(len(shape) > graph.rank(tensor) > 0 for shape in _added_vectors(tensor, graph))
+    rank = graph.rank(tensor) or 1  # that of an unknown one may be as low as that of any vector
+    return any(len(shape) > rank for shape in _added_vectors(tensor, graph))
 
 
 def _added_vectors(tensor: TensorName, graph: Graph) -> list[tuple[int, ...]]:

@@ -25,7 +25,7 @@ def with_slice_sizes(model: Model) -> Model:
     for node in model.graph.node:
         known = _known(node, types, constants) if node.op_type == "Slice" and node.output[0] in types else None
         if known is not None and known != types[node.output[0]]:
-            found[node.output[0]] = known
+            found[node.output[0]] = types[node.output[0]] = known
     if not found:
         return model
     made = onnx.ModelProto()
@@ -46,7 +46,7 @@ def _known(
     found = ValueInfoProto()
     found.CopyFrom(types[node.output[0]])
     sizes, given = found.type.tensor_type.shape.dim, _sizes(node.input[_DATA], types, constants)
-    if given is None or len(given) != len(sizes):
+    if not given or len(given) != len(sizes):
         return None
     cut = {axis % len(given) for axis in axes}
     for axis, (size, before) in enumerate(zip(sizes, given, strict=True)):

@@ -12,12 +12,12 @@ from autoquant.model.ops import LINEAR
 from autoquant.model.subgraphs import bodies_of, nodes_in_bodies, read_by
 from autoquant.rewrites.edits import Edit, of_each_node
 
-__all__ = ["constant_states", "hoist_invariants"]
+__all__ = ["N_COUNTED", "constant_states", "hoist_invariants"]
 
 _T = TypeVar("_T")
 _OPSET = 9
 """Before it a Scan has other inputs."""
-_N_COUNTED = 2
+N_COUNTED = 2
 """Inputs of a Loop, and of its body, before the states: trips and the condition."""
 
 
@@ -107,7 +107,7 @@ def _keep(fields: MutableSequence[_T], is_kept: Callable[[_T], bool]) -> None:
 
 def constant_states(proto: onnx.NodeProto, body: onnx.GraphProto) -> Mapping[str, str]:
     """States that each step passes on as they are: what they are called in the body, and outside."""
-    n_before, n_after = (_N_COUNTED, 1) if proto.op_type == "Loop" else (0, 0)
+    n_before, n_after = (N_COUNTED, 1) if proto.op_type == "Loop" else (0, 0)
     n_scanned = sum(a.i for a in proto.attribute if a.name == "num_scan_inputs")
     source = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
     found: dict[str, str] = {}

@@ -10,13 +10,11 @@ from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
 from autoquant.model.subgraphs import bodies_of, read_by
 from autoquant.rewrites.edits import Edit, of_each_node
-from autoquant.rewrites.invariants import constant_states
+from autoquant.rewrites.invariants import N_COUNTED, constant_states
 
 __all__ = ["multiply_sequences"]
 
 _MATRIX = 2
-_N_COUNTED = 2
-"""Inputs of a Loop, and of its body, before the states: trips and the condition."""
 
 
 @of_each_node()
@@ -61,13 +59,14 @@ class _Steps:
     def is_product(self, node: onnx.NodeProto) -> bool:
         """Of a step of a sequence from outside with a constant matrix."""
         step = self.step(node)
-        if node.op_type != "MatMul" or step is None or step.op_type != "Gather":
+        if step is None or step.op_type != "Gather" or not _is_plain(node):
             return False
         sequence, weight = self.outside(step.input[0]), self.outside(node.input[1])
-        if sequence is None or weight is None or self.graph.is_constant(sequence):
+        if sequence is None or self.graph.is_constant(sequence) or self.graph.rank(sequence) == 1:
             return False
+        is_matrix = weight is not None and self.graph.is_constant(weight) and self.graph.rank(weight) == _MATRIX
         is_first = all(a.name != "axis" or a.i == 0 for a in step.attribute)
-        return is_first and self._counts(step.input[1]) and len(self.graph.shape(weight) or ()) == _MATRIX
+        return is_matrix and is_first and self._counts(step.input[1])
 
     def step(self, product: onnx.NodeProto) -> onnx.NodeProto | None:
         """What computes the rows."""
@@ -83,27 +82,37 @@ class _Steps:
     def _counts(self, name: str) -> bool:
         """Whether it is the number of the step, or a state that grows with each."""
         inputs = [value.name for value in self.body.input]
-        if name not in inputs or name == inputs[1]:
+        if name not in inputs:
             return False
         place = inputs.index(name)
         if place == 0:
             return True
-        grown = self._made.get(self.body.output[place - _N_COUNTED + 1].name)
+        grown = self._made.get(self.body.output[place - N_COUNTED + 1].name)
         while grown is not None and grown.op_type == "Identity":
             grown = self._made.get(grown.input[0])
         return grown is not None and grown.op_type == "Add" and name in grown.input
 
 
+def _is_plain(node: onnx.NodeProto) -> bool:
+    """Whether it is a product as it stands, and a bias that there may be: onnxruntime makes a Gemm of both."""
+    usual = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0}
+    is_usual = all(helper.get_attribute_value(a) == usual.get(a.name) for a in node.attribute)
+    return node.op_type == "MatMul" or (node.op_type == "Gemm" and is_usual)
+
+
 def _multiplied(edit: Edit, steps: _Steps, product: onnx.NodeProto) -> onnx.NodeProto:
-    """The product of all steps; that of one becomes a Gather of it."""
+    """The product of all steps; that of one becomes a Gather of it, and an Add where there is a bias."""
     step = steps.step(product)
     assert step is not None
     whole = edit.names.new(f"{steps.proto.name}_{product.output[0]}_of_all")
     read = [steps.outside(name) or "" for name in (step.input[0], product.input[1])]
-    product.op_type = "Gather"
-    product.input[:] = [whole, step.input[1]]
-    product.ClearField("attribute")
-    product.attribute.append(helper.make_attribute("axis", 0))
+    written, bias = product.output[0], next(iter(product.input[2:]), "")
+    row = edit.names.new(f"{written}_row") if bias else written
+    product.CopyFrom(helper.make_node("Gather", [whole, step.input[1]], [row], name=product.name, axis=0))
+    if bias:
+        place = next(i for i, node in enumerate(steps.body.node) if row in node.output)
+        added = helper.make_node("Add", [row, bias], [written], name=f"{product.name}_bias")
+        steps.body.node.insert(place + 1, added)
     return helper.make_node("MatMul", read, [whole], name=whole)
 
 

@@ -51,6 +51,8 @@ SNR_LIMIT_DB = 200.0
 SAVED_EVERY_S = 60.0
 FIXED = ("model", "model_sha256", "space_digest", "regions", "samples", "rounds", "final_rounds", "openings", "seed")
 """What a measurement that goes on shares with its beginning."""
+ABSENT = {"openings": 1}
+"""What tables have that do not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +290,7 @@ def continued(enumeration: Enumeration, path: Path) -> Enumeration:
     if not path.exists():
         return enumeration
     earlier, about = load_table(path), enumeration.about
-    changed = [key for key in FIXED if earlier.about.get(key) != about[key]]
+    changed = [key for key in FIXED if earlier.about.get(key, ABSENT.get(key)) != about[key]]
     changed += differences(earlier.about["environment"], about["environment"])
     if changed:
         raise OutputError(f"{path}: it was measured otherwise ({'; '.join(changed)}); choose another file")

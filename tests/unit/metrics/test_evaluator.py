@@ -34,6 +34,12 @@ def right(outputs, feeds, labels):
 def cost(outputs, feeds, labels):
     return [10 * (o["scores"].argmax() != label) + 5.0 for o, label in zip(outputs, labels["label"], strict=True)]
 
+def missed(outputs, feeds, labels):
+    return [o["scores"].argmax() != label for o, label in zip(outputs, labels["label"], strict=True)]
+
+def pixels(outputs, feeds, labels):
+    return [37.5 * bad for bad in missed(outputs, feeds, labels)]
+
 def needs_all(outputs, feeds, labels):
     assert len(outputs) == 24
     return 1.0
@@ -183,11 +189,21 @@ def test_scores_of_samples_have_a_direction_and_a_scale_too() -> None:
     assert 0 < result.drop.low < 0.5 < result.drop.high
 
 
-def test_of_an_error_that_is_0_throughout_its_unit_is_not_known() -> None:
-    results = evaluator("evaluated_metrics:error:min", "evaluated_metrics:right").evaluate(wrong(0))
-    assert results["error"].candidate.value == 0
-    assert not results["error"].candidate.has_interval
-    assert results["right"].candidate.low < results["right"].candidate.value == 1
+@pytest.mark.parametrize(
+    ("name", "n_wrong", "known"),
+    [
+        ("pixels:min", 0, (False, False)),
+        ("pixels:min", 4, (False, True)),
+        ("missed:min", 0, (False, False)),
+        ("missed:min", 4, (True, True)),
+        ("right", 0, (True, True)),
+    ],
+)
+def test_of_errors_that_are_0_throughout_the_unit_is_not_known(
+    name: str, n_wrong: int, known: tuple[bool, bool]
+) -> None:
+    (result,) = evaluator(f"evaluated_metrics:{name}").evaluate(wrong(n_wrong)).values()
+    assert (result.reference.has_interval, result.candidate.has_interval) == known
 
 
 def test_a_function_sees_the_same_samples_everywhere() -> None:

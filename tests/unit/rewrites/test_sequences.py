@@ -14,6 +14,7 @@ from tests.rewriting import rewritten
 CONSTANTS: Mapping[str, Array] = {
     "w": floats(4, 5, scale=0.5),
     "v": floats(4, 5, seed=1),
+    "five": floats(5, seed=4),
     "three": floats(3, 4, 5, seed=2),
     "table": floats(3, 2, 4, seed=3),
     "n": np.array(3),
@@ -31,7 +32,7 @@ def a_loop(
     results = ", ".join(["y", *(f"z{i}" for i in range(1, len(states.split(","))))])
     text = f"""q = Neg(x) {results} = Loop(n, go, {states}) <body = inner (int64 i, bool c, {given})
                => (bool d, {gives}) {{ d = Identity(c) {body} }}>"""
-    return model_of("(float[3,2,4] x, float[2,5] h) => (float[2,5] y)", text, used_in(text, CONSTANTS))
+    return model_of("(float[3,2,4] x, float[2,5] h, float[4,5] m) => (float[2,5] y)", text, used_in(text, CONSTANTS))
 
 
 def inside(model: onnx.ModelProto) -> list[str]:
@@ -43,18 +44,19 @@ def inside(model: onnx.ModelProto) -> list[str]:
     [
         ("g = Gather(q, i) p = MatMul(g, w) t = Add(s, p)", 1, ["Identity", "Gather", "Add"]),
         ("g = Gather<axis=0>(x, i) p = MatMul(g, w) t = Mul(s, p)", 1, ["Identity", "Gather", "Mul"]),
+        ("g = Gather(q, i) p = Gemm(g, w, five) t = Add(s, p)", 1, ["Identity", "Gather", "Add", "Add"]),
         (
             "g = Gather(q, i) p = MatMul(g, w) o = MatMul(g, v) r = Mul(p, o) t = Add(s, r)",
             2,
             ["Identity", "Gather", "Gather", "Mul", "Add"],
         ),
         (
-            "g = Gather(q, i) p = MatMul(g, w) m = ReduceMax<keepdims=0>(g) r = Add(p, m) t = Add(s, r)",
+            "g = Gather(q, i) p = MatMul(g, w) e = ReduceMax<keepdims=0>(g) r = Add(p, e) t = Add(s, r)",
             1,
             ["Identity", "Gather", "Gather", "ReduceMax", "Add", "Add"],
         ),
     ],
-    ids=["of an activation", "of an input", "two of a step", "a step that is read otherwise, too"],
+    ids=["of an activation", "of an input", "with a bias", "two of a step", "a step that is read otherwise, too"],
 )  # fmt: skip
 def test_products_of_steps_are_products_of_the_sequence(body: str, outer: int, inner: list[str]) -> None:
     found = rewritten(multiply_sequences, a_loop(body), rtol=1e-5, atol=1e-6)
@@ -81,12 +83,14 @@ def test_a_state_may_count(grown: str) -> None:
     [
         "g = Gather(table, i) p = MatMul(g, w) t = Add(s, p)",
         "g = Gather(q, i) p = MatMul(g, three) r = ReduceMax<keepdims=0>(p, first) t = Add(s, r)",
-        "f = Tanh(s) m = ReduceMax<keepdims=0>(f) b = Cast<to=7>(m) a = Abs(b) k = Mod(a, n) g = Gather(q, k)"
+        "f = Tanh(s) e = ReduceMax<keepdims=0>(f) b = Cast<to=7>(e) a = Abs(b) k = Mod(a, n) g = Gather(q, k)"
         " p = MatMul(g, w) t = Add(s, p)",
         "r = Mul(q, q) g = Gather(r, i) p = MatMul(g, w) t = Add(s, p)",
+        "g = Gather(q, i) p = MatMul(g, m) t = Add(s, p)",
+        "g = Gather(q, i) p = Gemm<alpha=2.0>(g, w) t = Add(s, p)",
         "g = Gather<axis=1>(square, i) p = MatMul(g, w) t = Add(s, p)",
     ],
-    ids=["a table", "no matrix", "chosen steps", "of what the body makes", "another axis"],
+    ids=["a table", "no matrix", "chosen steps", "of what the body makes", "no constant", "a factor", "another axis"],
 )
 def test_other_products_stay(body: str) -> None:
     model = a_loop_of_squares(body) if "square" in body else a_loop(body)
