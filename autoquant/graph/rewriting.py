@@ -10,7 +10,7 @@ from autoquant.errors import ModelError
 from autoquant.graph.tables import look_up_rows
 from autoquant.model.copies import Model, without_weights
 from autoquant.model.kept import graph_of, keeping_the_last_graph
-from autoquant.model.rewrite import drop_inferable_types, infer_shapes
+from autoquant.model.rewrite import infer_shapes
 from autoquant.rewrites.affine import fold_affine
 from autoquant.rewrites.branches import merge_branches
 from autoquant.rewrites.cells import fuse_cells
@@ -212,9 +212,7 @@ def _fuse_cells(model: Model) -> Model:
 
 
 def _drop_guards(model: Model) -> Model:
-    """With sizes as they are inferred without what was inferred before."""
-    found = drop_guards(model)
-    return model if found is model else without_weights(found, lambda it: infer_shapes(drop_inferable_types(it)))
+    return _with_shapes(model, drop_guards)
 
 
 def _hoist_invariants(model: Model) -> Model:
