@@ -195,12 +195,12 @@ class MetricMeter:
         scale = max(1.0, abs(reference.value))
         better, worse = (own, other) if metric.direction is Direction.HIGHER else (other, own)
         differences = (better - worse) / scale
-        of_drop = (
-            intervals.drop_interval(better / scale, worse / scale, seed)
-            if are_shares
-            else intervals.mean_interval(differences, seed)
-        )
-        drop = _mean(differences, of_drop if has_intervals else None)
+        interval = None
+        if has_intervals and are_shares:
+            interval = intervals.drop_interval(better / scale, worse / scale, seed)
+        elif has_intervals:
+            interval = intervals.mean_interval(differences, seed)
+        drop = _mean(differences, interval)
         return MetricResult(candidate=candidate, reference=reference, drop=_rounded(drop))
 
     def _custom(self, metric: Metric, source: Custom, has_intervals: bool) -> MetricResult:

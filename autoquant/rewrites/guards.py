@@ -1,6 +1,5 @@
 """Choices between a size and what stands for none, of which the size alone can come."""
 
-from collections.abc import Container
 from dataclasses import dataclass, field
 
 from autoquant.domain.region import TensorName
@@ -41,16 +40,14 @@ class _Counts:
     """
 
     graph: Graph
-    found: Container[TensorName] = field(init=False)
+    found: set[TensorName] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        found: set[TensorName] = set()
-        self.found = found
         for node in self.graph.nodes:
             read = node.inputs[:1] if node.op_type in _MOVING else node.inputs
             is_made = node.op_type in _MOVING or node.op_type == "Concat"
             if node.op_type in ("Shape", "Size") or (is_made and all(self._is_count(name) for name in read)):
-                found.update(name for name in node.outputs if name)
+                self.found.update(name for name in node.outputs if name)
 
     def chosen(self, where: Node) -> TensorName | None:
         """What a choice always gives, in the shape that it gives it in; None where that is not known."""
