@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from autoquant.api.evaluator import NO_RATIOS, Evaluated, Evaluator
 from autoquant.api.evaluator_setup import EvaluatorSetup
-from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.prior import Profiled
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.measurement.latency import Timings
 from autoquant.qdq.candidate import Candidate
@@ -34,7 +34,7 @@ class Misbehaving(Evaluator):
             FAULTS[self.comparing]()
         return Evaluator.compare(self, first, second, seconds)
 
-    def profile(self, seconds: float, most_s: float) -> LatencyPrior:
+    def profile(self, seconds: float, most_s: float) -> Profiled:
         if self.profiling is not None:
             FAULTS[self.profiling]()
         return Evaluator.profile(self, seconds, most_s)

@@ -14,7 +14,7 @@ from autoquant.api.steps.probing import Probed
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, standing_of
-from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.prior import Profiled
 from autoquant.domain.reason import one_line
 from autoquant.domain.region import Assignment
 from autoquant.domain.rewrite import Rewrites
@@ -226,7 +226,7 @@ class Evaluator:
             raise ProfileError(f"{type(error).__name__}: {one_line(error)}") from error
         return None if errors is None or twins is None else (errors, twins)
 
-    def profile(self, seconds: float, most_s: float) -> LatencyPrior:
+    def profile(self, seconds: float, most_s: float) -> Profiled:
         """See ``profiling.profiled_prior``."""
         found = self._ingredients
         assert self._builder is not None

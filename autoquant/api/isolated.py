@@ -13,7 +13,7 @@ from autoquant.api.ingredients import Ingredients
 from autoquant.api.steps.probing import Probed
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Failure, Measurement
-from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.prior import Profiled
 from autoquant.domain.region import Assignment
 from autoquant.domain.rewrite import Rewrites
 from autoquant.errors import ModelError, ProfileError, UsageError
@@ -162,14 +162,14 @@ class IsolatedEvaluator:
         found: tuple[OwnErrors, Twins] | None = self._profiling(what, "errors_and_twins", seconds, limit_s=limit)
         return found
 
-    def profile(self, seconds: float, most_s: float) -> LatencyPrior:
-        """What is expected of latencies; see ``profiling.profiled_prior``.
+    def profile(self, seconds: float, most_s: float) -> Profiled:
+        """See ``profiling.profiled_prior``.
 
         Raises:
             ModelError: onnxruntime refuses a candidate.
             ProfileError: There is no time for profiles, or they cannot be had.
         """
-        found: LatencyPrior = self._profiling(
+        found: Profiled = self._profiling(
             "taking profiles", "profile", seconds, most_s, limit_s=_PROFILE_PATIENCE_S + most_s
         )
         return found

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.prior import Profiled
 from autoquant.domain.region import Assignment, Region
 from autoquant.errors import ProfileError, UsageError
 from autoquant.graph.regions import borders
 from autoquant.measurement.bench import Bench
 from autoquant.measurement.expectation import KernelTimes, expected_latency
-from autoquant.measurement.profile import region_us
+from autoquant.measurement.profile import outside_us, region_us
 from autoquant.model.graph import Graph
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -28,7 +28,7 @@ there is time."""
 
 def profiled_prior(
     bench: Bench, builder: Builder, graph: Graph, regions: Sequence[Region], layout: Layout, budget: tuple[float, float]
-) -> LatencyPrior:
+) -> Profiled:
     """Profile the uniform candidates, and one with many borders, on the first target.
 
     Args:
@@ -52,14 +52,14 @@ def profiled_prior(
         raise ProfileError(f"a candidate cannot be built: {type(error).__name__}: {error}") from error
     own, (seconds, most_s) = _Profiled(bench, graph, regions, layout, candidates, mixed), budget
     start = time.perf_counter()
-    found = own.prior(seconds, most_s)
+    found = own.take(seconds, most_s)
     left_s = most_s - (time.perf_counter() - start)
-    if found.base > _SLOWEST_FLOAT and left_s > most_s / 2:
-        found = own.prior(seconds, left_s)
-    if found.base > _SLOWEST_FLOAT:
+    if found.prior.base > _SLOWEST_FLOAT and left_s > most_s / 2:
+        found = own.take(seconds, left_s)
+    if found.prior.base > _SLOWEST_FLOAT:
         raise ProfileError(
-            f"other work disturbed the profiles, which say that preprocessing made the model {found.base:.1f} times as"
-            " slow"
+            "other work disturbed the profiles, which say that preprocessing made the model"
+            f" {found.prior.base:.1f} times as slow"
         )
     return found
 
@@ -75,7 +75,7 @@ class _Profiled:
     candidates: Sequence[Candidate]
     mixed: npt.NDArray[np.int64]
 
-    def prior(self, seconds: float, most_s: float) -> LatencyPrior:
+    def take(self, seconds: float, most_s: float) -> Profiled:
         model, *profiles = self.bench.profile([(c.skeleton, c.constants) for c in self.candidates], seconds, most_s)
         if not model.total_us > 0:
             raise ProfileError("kernels of the model are too short for the profiler")
@@ -92,7 +92,11 @@ class _Profiled:
         )
         elements, names = borders(self.graph, self.regions), self.layout.regions
         pairs = [(names[a], names[b]) for a, b in self.layout.edges]
-        return expected_latency(times, self.layout.edges, [elements[pair] for pair in pairs])
+        outside = outside_us(profiles[0], self.graph, self.regions)
+        return Profiled(
+            prior=expected_latency(times, self.layout.edges, [elements[pair] for pair in pairs]),
+            outside={op_type: us / profiles[0].total_us for op_type, us in outside.items()},
+        )
 
 
 def _assignment(layout: Layout, codes: npt.NDArray[np.int64]) -> Assignment:

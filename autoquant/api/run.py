@@ -11,7 +11,7 @@ from autoquant.api.configuration import Configuration
 from autoquant.api.deadline import Deadline
 from autoquant.api.documents import configuration_document, ingredients_document
 from autoquant.api.evaluator import BenchFacts
-from autoquant.api.floats import nothing_to_quantize
+from autoquant.api.floats import nothing_to_quantize, outside_sentences
 from autoquant.api.folder import RunFolder, writing
 from autoquant.api.ingredients import Ingredients
 from autoquant.api.interrupts import Interrupts
@@ -23,7 +23,7 @@ from autoquant.api.steps.probing import probing_seconds, takes_candidates
 from autoquant.api.trial_times import Finish
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.accuracy import Accuracy
-from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.prior import LatencyPrior, Profiled
 from autoquant.domain.region import Assignment
 from autoquant.domain.rewrite import IN_WORDS, LARGER, Rewrite, Rewrites
 from autoquant.domain.space import SearchSpace
@@ -224,13 +224,16 @@ class Run:
         if self.deadline.leaves_out("profiles of kernels"):
             return
         try:
-            self.prior = self._profiled(evaluator)
+            found = self._profiled(evaluator)
         except (ModelError, ProfileError) as error:
             if self.prior is None:
                 self.notes.append(f"latencies are expected from each region's share of the arithmetic: {error}")
             evaluator.load(ingredients, rewrites=self.rewrites)  # another process has nothing
+        else:
+            self.prior = found.prior
+            self.notes.extend(outside_sentences(found.outside))
 
-    def _profiled(self, evaluator: IsolatedEvaluator) -> LatencyPrior:
+    def _profiled(self, evaluator: IsolatedEvaluator) -> Profiled:
         self.tell("profile")
         seconds = min(_PROFILE_S, _PROFILE_SHARE * self.configuration.budget.limit_s)
         most_s = min(_MOST_PROFILE_S, _MOST_PROFILE_SHARE * self.configuration.budget.limit_s)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LatencyPrior"]
+__all__ = ["LatencyPrior", "Profiled"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -62,3 +62,16 @@ class LatencyPrior:
         if border.ndim != 1 or border.shape != border_spread.shape:
             raise ValueError("this is no latency prior: its borders have other shapes")
         return cls(base=base, change=change, spread=spread, border=border, border_spread=border_spread)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """What profiles of a few candidates say.
+
+    Attributes:
+        prior: What is expected of latencies.
+        outside: Share of the all-float candidate's time, 0 to 1, that goes into operators of no region, by their type.
+    """
+
+    prior: LatencyPrior
+    outside: Mapping[str, float]

@@ -25,7 +25,7 @@ from autoquant.model.optimized import original_name, read_optimized_nodes
 from autoquant.model.winograd import whole_name
 from autoquant.runtime.session import CompiledError, Initializers, Session, open_session
 
-__all__ = ["LEAST_RUNS", "Profile", "kernel_us", "no_time", "region_us", "take_profiles"]
+__all__ = ["LEAST_RUNS", "Profile", "kernel_us", "no_time", "outside_us", "region_us", "take_profiles"]
 
 LEAST_RUNS = 4
 _MOST_RUNS = 25
@@ -177,6 +177,23 @@ def region_us(profile: Profile, given: Graph, regions: Sequence[Region]) -> Floa
     for name, spent in profile.kernel_us.items():
         if name in by_kernel:
             found[by_kernel[name]] += spent
+    return found
+
+
+def outside_us(profile: Profile, given: Graph, regions: Sequence[Region]) -> Mapping[str, float]:
+    """Microseconds of the operators that are in no region, by their type in the given graph.
+
+    Of kernels that are named after one of them, or write what one of them writes; what onnxruntime adds, as changes of
+    the layout, is left out.
+    """
+    inside = {name for region in regions for name in region.nodes}
+    by_name = {str(node.name): node for node in given.nodes}
+    found: defaultdict[str, float] = defaultdict(float)
+    for kernel in {kernel.name: kernel for kernel in profile.kernels.nodes}.values():
+        written = (given.producer[name] for name in kernel.outputs if name in given.producer)
+        node = _named_after(kernel, by_name, given) or next(written, None)
+        if node is not None and node.name not in inside:
+            found[node.op_type] += profile.kernel_us.get(kernel.name, 0.0)
     return found
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from autoquant.api.floats import deciding_sentences, float_sentences, nothing_to_quantize
+from autoquant.api.floats import deciding_sentences, float_sentences, nothing_to_quantize, outside_sentences
 from autoquant.domain.feed import Feed
 from autoquant.graph.regions import find_regions
 from autoquant.model.graph import Graph
@@ -115,3 +115,15 @@ def test_where_data_decide_too_or_there_is_one_sample_nothing_is_named() -> None
     assert deciding_sentences(graph, feeds) == []
     assert deciding_sentences(graph, feeds[:1]) == []
     assert len(deciding_sentences(graph, feeds[:1] * 2)) == 2
+
+
+def test_how_much_of_the_latency_is_in_no_region_is_said_by_type_largest_first() -> None:
+    said = outside_sentences({"Sin": 0.0312, "Softmax": 0.2, "Add": 0.015})
+    assert said == [
+        "operators in no region take 25% of float's latency, whatever the search finds: Softmax 20%, Sin 3%"
+    ]
+
+
+@pytest.mark.parametrize("shares", [{}, {"Sin": 0.09}, dict.fromkeys(("Sin", "Cos", "Tan"), 0.03)])
+def test_little_latency_in_no_region_is_not_worth_a_sentence(shares: dict[str, float]) -> None:
+    assert outside_sentences(shares) == []

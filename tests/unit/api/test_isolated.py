@@ -251,7 +251,7 @@ def test_errors_of_regions_that_end_the_process_cost_no_search(place: Place, fau
     with pytest.raises(ProfileError, match=reason):
         evaluator.errors_and_twins(60.0)
     evaluator.load(place.ingredients, rewrites=frozenset())
-    assert evaluator.profile(0.1, 60.0).change.shape == (len(place.ingredients.regions), 3)
+    assert evaluator.profile(0.1, 60.0).prior.change.shape == (len(place.ingredients.regions), 3)
     evaluator.close()
 
 
@@ -267,7 +267,7 @@ def test_the_other_process_computes_errors_of_regions(place: Place, evaluator: I
 
 
 def test_the_other_process_takes_profiles(place: Place, evaluator: IsolatedEvaluator) -> None:
-    assert evaluator.profile(0.1, 60.0).change.shape == (len(place.ingredients.regions), 3)
+    assert evaluator.profile(0.1, 60.0).prior.change.shape == (len(place.ingredients.regions), 3)
     with pytest.raises(ProfileError, match="there is no time for profiles"):
         evaluator.profile(0.0, 0.0)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autoquant.api.profiling import profiled_prior
-from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.prior import LatencyPrior, Profiled
 from autoquant.domain.region import NodeName, RegionId, TensorName
 from autoquant.domain.scheme import RangeMethod, Scheme, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
@@ -72,9 +72,13 @@ def a_builder(schemes: Mapping[str, Scheme] = SCHEMES) -> Builder:
     return Builder(CASE.graph, REGIONS, schemes, OP_TYPES, CASE.ranges)
 
 
-def prior_of(profiling: Profiling, schemes: Mapping[str, Scheme] = SCHEMES) -> LatencyPrior:
+def profiled(profiling: Profiling, schemes: Mapping[str, Scheme] = SCHEMES) -> Profiled:
     layout = a_layout(schemes)
     return profiled_prior(profiling.real, a_builder(schemes), CASE.graph, REGIONS, layout, (1.5, 9.0))
+
+
+def prior_of(profiling: Profiling, schemes: Mapping[str, Scheme] = SCHEMES) -> LatencyPrior:
+    return profiled(profiling, schemes).prior
 
 
 STATIC = (MODEL_US, FLOAT_US, MIXED_US, ALL_US, LINEAR_US)
@@ -105,6 +109,12 @@ def test_regions_change_by_what_their_kernels_take_beyond_float_as_a_share_of_th
     assert found.base == pytest.approx(1.1)
     expected = np.array([[-0.05, 0, 0], [-0.2, -0.1, -0.05], [0, 0, 0], [0, -0.3, -0.05]])
     np.testing.assert_allclose(found.change, expected, atol=1e-12)
+
+
+def test_what_is_in_no_region_is_a_share_of_the_float_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert profiled(Profiling(STATIC)).outside == {}
+    monkeypatch.setattr("autoquant.api.profiling.outside_us", lambda found, *_: {"Sin": found.kernel_us["y"]})
+    assert profiled(Profiling(STATIC)).outside == {"Sin": FLOAT_US[3] / sum(FLOAT_US)}
 
 
 def test_without_dynamic_schemes_there_are_two_ways() -> None:

@@ -11,7 +11,7 @@ from autoquant.domain.rewrite import Rewrite
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, ProfileError
 from autoquant.isolation.process import SCRATCH
-from autoquant.measurement.profile import Profile, kernel_us, region_us, take_profiles
+from autoquant.measurement.profile import Profile, kernel_us, outside_us, region_us, take_profiles
 from autoquant.model.fragments import inline_external
 from autoquant.model.graph import Graph
 from tests.graphs import case_of, scheme
@@ -149,6 +149,33 @@ def test_what_is_in_no_region_belongs_to_the_one_before_it_or_else_behind() -> N
     found = by_kernel(model, model, [a_region("a"), a_region("y")])
     assert "Erf" in found["a"]
     assert "Sin" in found["a"]
+
+
+def test_operators_in_no_region_are_told_by_their_type_whatever_kernels_they_become() -> None:
+    model = model_of(
+        "(float[1,4,8,8] x) => (float[1,4,8,8] y)",
+        "e = Erf(x) a = Conv(e, w) r = Relu(a) f = Sin(r) h = Div(f, root) i = Erf(h) j = Add(i, one) k = Mul(f, j)"
+        " g = Mul(k, half) y = Conv(g, w)",
+        {"w": floats(4, 4, 1, 1), "root": 2**0.5, "one": 1.0, "half": 0.5},
+    )
+    kernels = of(model, [{"x": floats(1, 4, 8, 8)}]).kernels
+    assert "Gelu" in {kernel.op_type.rpartition(":")[2] for kernel in kernels.nodes}
+    spent = {str(kernel.name): 10.0**i for i, kernel in enumerate(kernels.nodes)}
+    found = outside_us(Profile(kernels, spent), Graph(model), [a_region("a", "r"), a_region("y")])
+    of_types = {kernel.op_type.rpartition(":")[2]: spent[kernel.name] for kernel in kernels.nodes}
+    assert found == {"Erf": of_types["Erf"], "Sin": of_types["Sin"], "Mul": of_types["Gelu"]}
+
+
+def test_a_loop_in_no_region_counts_with_its_body_once() -> None:
+    model = model_of(
+        "(float[1,4,5,5] x, bool c) => (float[1,4,5,5] y)",
+        "a = Conv(x, w) y = If(c) <then_branch = t () => (float[1,4,5,5] u) { i = Conv(a, w) u = Relu(i) },"
+        " else_branch = e () => (float[1,4,5,5] v) { v = Sin(a) }>",
+        {"w": floats(4, 4, 1, 1)},
+    )
+    found = of(model, [{"x": floats(1, 4, 5, 5), "c": np.array(True)}])
+    outside = outside_us(found, Graph(model), [a_region("a")])
+    assert outside == {"If": found.kernel_us["y"]}
 
 
 def test_a_file_and_a_skeleton_of_the_same_model_run_the_same_kernels(tmp_path: Path) -> None:

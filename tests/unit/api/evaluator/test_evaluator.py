@@ -106,12 +106,14 @@ def test_the_size_of_a_candidate_is_about_that_of_its_file(place: Place, tmp_pat
 def test_latencies_are_expected_from_profiles_of_the_candidates(place: Place) -> None:
     evaluator = place.setup()
     evaluator.load(place.ingredients, rewrites=frozenset(), known=())
-    prior, layout = evaluator.profile(0.1, 60.0), place.ingredients.layout()
+    found, layout = evaluator.profile(0.1, 60.0), place.ingredients.layout()
+    prior = found.prior
     assert prior.change.shape == prior.spread.shape == (len(layout.regions), layout.n_kinds)
     assert prior.border.shape == prior.border_spread.shape == (len(layout.edges),)
     assert 0.2 < prior.base < 5
     assert all(np.isfinite(values).all() for values in (prior.change, prior.spread, prior.border))
     assert (prior.spread > 0).all()
+    assert 0 <= sum(found.outside.values()) <= 1
 
 
 def test_a_candidate_that_cannot_be_built_has_no_profile(place: Place) -> None:
@@ -153,7 +155,7 @@ def test_a_space_without_linear_schemes_has_a_prior_too(place: Place) -> None:
     ingredients = replace(place.ingredients, definition=replace(definition, schemes=schemes))
     evaluator = place.setup()
     evaluator.load(ingredients, rewrites=frozenset(), known=())
-    assert evaluator.profile(0.1, 60.0).change.shape == (len(ingredients.regions), 3)
+    assert evaluator.profile(0.1, 60.0).prior.change.shape == (len(ingredients.regions), 3)
 
 
 def test_what_was_measured_elsewhere_is_not_measured_again(place: Place) -> None:
