@@ -7,6 +7,7 @@ from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData, read_search_data
 from autoquant.api.warm import WarmSource, read_warm_start
 from autoquant.domain.space import SpaceDefinition
+from autoquant.measurement.conditions import crowded_sentences
 from autoquant.model.numbers import number_outputs_of
 from autoquant.model.source import SourceFiles
 from autoquant.runtime.providers import provider_of
@@ -67,6 +68,10 @@ def check(asked: Configuration, *, is_pooled: bool = False) -> Checked:
         data=data,
         warm=warm,
         is_pooled=is_pooled,
-        notes=tuple(data.notes),
+        notes=(
+            *crowded_sentences(asked.targets),
+            *steps.cache_sentences(asked.cache or steps.user_cache()),
+            *data.notes,
+        ),
         scheme_notes=tuple(sentences.saturation_sentences(space, definition)),
     )

@@ -23,6 +23,7 @@ from autoquant.domain.feed import InputSignature, Samples
 from autoquant.domain.objective import clamped_db
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, UsageError
+from autoquant.measurement.conditions import crowded_sentences
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.intervals import SessionInterval, are_narrow
 from autoquant.measurement.joint import JointMeasurement
@@ -365,5 +366,5 @@ def compare(
         targets=tuple(targets),
         environment=describe_environment(),
         seconds=time.perf_counter() - started,
-        notes=(*why_no_snr, *joint.notes, *_why_imprecise(paths, measured, precision)),
+        notes=(*crowded_sentences(targets), *why_no_snr, *joint.notes, *_why_imprecise(paths, measured, precision)),
     )

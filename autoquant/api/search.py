@@ -84,7 +84,8 @@ def search(
         dims: Sizes of named dynamic dimensions.
         seed: Of proposals, orders and resampling.
         sampler: What proposes: ``structure``, or to compare with ``tpe``, ``tpe-univariate``, ``nsga2``, ``random`` or
-            an Optuna sampler for several objectives. Each is given the uniform recipes first; the one-region probes
+            an Optuna sampler for several objectives; a ``StructureSampler`` takes the demands of the search for its
+            own. Each is given the uniform recipes first; the one-region probes
             that follow are the structure sampler's own. A resumed run may take another one.
             An error that one of them raises ends the search with what was measured.
         resume: Go on with the run in ``out``.

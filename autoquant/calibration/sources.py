@@ -15,6 +15,7 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.mistakes import did_you_mean
 from autoquant.domain.reason import one_line
 from autoquant.errors import DataError
+from autoquant.examples import EXAMPLES, example
 from autoquant.runtime.modules import importable
 
 __all__ = [
@@ -83,7 +84,7 @@ def read_parts(
     """Read everything that the source holds, unchecked, in order.
 
     Args:
-        source: A path, ``module:callable`` or Python objects.
+        source: A path, ``module:callable``, ``example:digits`` or Python objects.
         input_names: Of the model; the only array of an .npy takes the only one.
         role: ``"calibration"`` or ``"evaluation"``, for messages.
         held_bytes: Of arrays in files that are held in memory; the samples of others are read when they are needed.
@@ -94,7 +95,7 @@ def read_parts(
     where = f"{role} data {source_name(source)}"
     if not isinstance(source, str | os.PathLike):
         return [_read_object(source, input_names, where)]
-    path, array_files = Path(source), ArrayFiles(held_bytes)
+    path, array_files = _path_of(source, role), ArrayFiles(held_bytes)
     if os.path.isdir(path):  # that of Path raises where a folder is closed or a name too long
         files = _files_in(path, where)
         if not files:
@@ -107,6 +108,15 @@ def read_parts(
         return [_read_callable(names[1], names[2], input_names, where)]
     problem = "files of this kind cannot be read" if _exists(path) else "there is no such file or folder"
     raise DataError(f"{where}: {problem}, {_FORMS}")
+
+
+def _path_of(source: str | os.PathLike[str], role: str) -> Path:
+    """That of the samples that an example brings, where it is one, and not the user's module of that name."""
+    prefix, _, name = str(source).partition(":")
+    if prefix != "example" or name not in EXAMPLES:
+        return Path(source)
+    own = example(name)
+    return own.calibration if role == "calibration" else own.evaluation
 
 
 def as_array(value: object, where: str) -> Array:

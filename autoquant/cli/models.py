@@ -43,17 +43,18 @@ def regions(
         with prints_aside(as_json):
             prepared = steps.prepare_without_data(model, calibration, dims=dims_of(dim or []), ep=ep)
         found = steps.find_regions(prepared, space=space, ep=ep, n_regions=n_regions)
+        nothing = [] if found else [nothing_to_quantize(prepared.graph)]
+        sentences = [*prepared.notes, *nothing, *float_sentences(prepared.graph, found)]
         if as_json:
             rows = [{"id": r.id, "work": r.work, "op_types": r.op_types, "nodes": r.nodes} for r in found]
-            typer.echo(json.dumps({"schema_version": 1, "regions": rows}, indent=1))
+            typer.echo(json.dumps({"schema_version": 1, "regions": rows, "notes": sentences}, indent=1))
             return
         for region in found:
             n_nodes, op_types = counted(len(region.nodes), "node"), " ".join(region.op_types[:8])
             typer.echo(f"{region.id:36s} {region.work:6.1%}  {n_nodes:>9s}  {op_types}: {region.nodes[0]}")
         n_quantizable = sum(len(region.nodes) for region in found)
         typer.echo(f"{counted(len(found), 'region')}, {counted(n_quantizable, 'quantizable node')}")
-        nothing = [] if found else [nothing_to_quantize(prepared.graph)]
-        for sentence in (*nothing, *float_sentences(prepared.graph, found)):
+        for sentence in sentences:
             typer.echo(sentence)
 
 
@@ -83,7 +84,8 @@ def bench(
         typer.Argument(metavar="MODEL...", help="Any .onnx files, or example:digits; the first is the baseline."),
     ],
     data: Annotated[
-        str, typer.Option(metavar="DATA", help="Samples: .npz, .npy, a folder of them, or module:callable.")
+        str,
+        typer.Option(metavar="DATA", help="Samples: .npz, .npy, a folder of them, module:callable, or example:digits."),
     ],
     ep: Provider = "cpu",
     threads: Threads = 1,

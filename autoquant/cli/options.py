@@ -40,7 +40,7 @@ Calibration = Annotated[
     str | None,
     typer.Option(
         metavar="DATA",
-        help="Calibration samples: .npz, .npy, a folder of them, or module:callable.",
+        help="Calibration samples: .npz, .npy, a folder of them, module:callable, or example:digits.",
         rich_help_panel=DATA,
     ),
 ]

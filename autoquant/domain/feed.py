@@ -1,7 +1,7 @@
 """Samples as onnxruntime takes them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import overload
 
 import numpy as np
@@ -97,10 +97,10 @@ class Samples:
         source: Where they come from, for messages.
     """
 
-    feeds: Sequence[Feed]
-    feed_digests: Sequence[str]
-    names: Sequence[str]
-    labels: Labels
+    feeds: Sequence[Feed] = field(repr=False)
+    feed_digests: Sequence[str] = field(repr=False)
+    names: Sequence[str] = field(repr=False)
+    labels: Labels = field(repr=False)
     digest: str
     source: str
 

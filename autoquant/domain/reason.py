@@ -8,7 +8,7 @@ from autoquant.errors import DiskFullError, OutputError
 
 __all__ = ["is_disk_full", "one_line", "temporary_files"]
 
-_LONGEST = 300
+_LONGEST, _BEGINNING = 300, 100
 
 
 def is_disk_full(error: OSError) -> bool:
@@ -17,8 +17,12 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def one_line(told: BaseException | str) -> str:
-    """In one line, of no more than 300 characters."""
-    return " ".join(str(told).split())[:_LONGEST]
+    """In one line, of no more than 300 characters; of longer ones the middle is left out: onnxruntime says last why."""
+    line = " ".join(str(told).split())
+    if len(line) <= _LONGEST:
+        return line
+    left_out = " [...] "
+    return line[:_BEGINNING] + left_out + line[len(line) - _LONGEST + _BEGINNING + len(left_out) :]
 
 
 @contextmanager

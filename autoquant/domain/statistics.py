@@ -86,8 +86,8 @@ class Statistics:
         n_samples: How many were run.
     """
 
-    tensors: Mapping[TensorName, TensorStatistics]
-    channels: Mapping[TensorName, ChannelStatistics] = field(default_factory=dict)
+    tensors: Mapping[TensorName, TensorStatistics] = field(repr=False)
+    channels: Mapping[TensorName, ChannelStatistics] = field(default_factory=dict, repr=False)
     digest: str
     n_samples: int
 

@@ -88,22 +88,24 @@ class Bench:
 
     model: Path
     targets: Sequence[Target]
-    feeds: Sequence[Feed]
+    feeds: Sequence[Feed] = field(repr=False)
     seed: int = 0
     seconds: float = math.inf
-    sample_names: Sequence[str] = ()
+    sample_names: Sequence[str] = field(default=(), repr=False)
     numbers: frozenset[str] = frozenset()
     float_s: dict[str, float] = field(default_factory=dict)
     float_opening_s: float = 0.0
-    reference: list[Outputs] = field(default_factory=list)
+    reference: list[Outputs] = field(default_factory=list, repr=False)
     names: list[str] = field(init=False)
-    signal: Signal = field(init=False)
-    opener: Opener = field(init=False)
-    _telling: TellingSamples = field(init=False)
-    _pinned: dict[str, Session] = field(init=False)
-    _known_shapes: defaultdict[str, set[Shapes]] = field(init=False, default_factory=lambda: defaultdict(set))
-    _repeats: Repeats = field(init=False, default_factory=Repeats)
-    _clocks: dict[str, Clock] = field(init=False)
+    signal: Signal = field(init=False, repr=False)
+    opener: Opener = field(init=False, repr=False)
+    _telling: TellingSamples = field(init=False, repr=False)
+    _pinned: dict[str, Session] = field(init=False, repr=False)
+    _known_shapes: defaultdict[str, set[Shapes]] = field(
+        init=False, repr=False, default_factory=lambda: defaultdict(set)
+    )
+    _repeats: Repeats = field(init=False, repr=False, default_factory=Repeats)
+    _clocks: dict[str, Clock] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._clocks = {target.name: clock_of(target) for target in self.targets}

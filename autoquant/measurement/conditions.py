@@ -5,9 +5,12 @@ import statistics
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
+from autoquant.domain.counted import counted
+from autoquant.domain.target import CPU, Target
+from autoquant.runtime.machine import usable_processors
 from autoquant.runtime.usage import Usage, read_usage
 
-__all__ = ["Watch", "drift_sentences", "relative", "usage_sentences"]
+__all__ = ["Watch", "crowded_sentences", "drift_sentences", "relative", "usage_sentences"]
 
 _LOG = logging.getLogger("autoquant")
 _LEAST_S = 1.0
@@ -21,6 +24,19 @@ _REPEATED = 0.10
 _DRIFT = 1.10
 _LEAST_ROUNDS = 12
 _AGAIN = "stop other programs and measure again"
+
+
+def crowded_sentences(targets: Sequence[Target]) -> list[str]:
+    """Where threads wait for each other, as there are fewer processors."""
+    found = []
+    for target in targets:
+        n_threads, n_processors = target.threads * target.streams, len(target.affinity or usable_processors())
+        if target.ep == CPU and n_threads > n_processors:
+            found.append(
+                f"{target.name} has {n_threads} threads for {counted(n_processors, 'processor')}, on which they"
+                " wait for each other; give no more threads than there are processors"
+            )
+    return found
 
 
 @dataclass(slots=True)

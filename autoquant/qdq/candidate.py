@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +30,9 @@ class Candidate:
         float_nodes: Linear operators that shall run on floats.
     """
 
-    skeleton: bytes
-    constants: Mapping[str, npt.NDArray[np.generic]]
-    variants: Mapping[str, str]
+    skeleton: bytes = field(repr=False)
+    constants: Mapping[str, npt.NDArray[np.generic]] = field(repr=False)
+    variants: Mapping[str, str] = field(repr=False)
     integer_nodes: frozenset[NodeName]
     float_nodes: frozenset[NodeName]
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -35,6 +36,8 @@ _NO_PREPACKING = "session.disable_prepacking"
 """Weights are not laid out for kernels: for a session that runs nothing."""
 _EXTERNAL = "session.optimized_model_external_initializers_"
 _COMPILED = "it contains compiled nodes"
+_SOME = 1 << 16
+"""Bytes that a folder with room takes."""
 
 
 class Session(Protocol):
@@ -80,6 +83,7 @@ def open_session(
     Raises:
         CompiledError: The graph was to be written, and the execution provider compiles it.
         ModelError: onnxruntime refuses the model.
+        OSError: The graph was to be written, and there is no room for it.
         TargetError: The execution provider is not installed, or does not start.
     """
     provider = provider_of(target.ep), dict(target.options)
@@ -106,6 +110,8 @@ def open_session(
             raise CompiledError(
                 f"execution provider '{target.ep}' compiles graphs and does not show what it runs"
             ) from error
+        if optimized_path is not None:
+            _write_some(optimized_path.parent)
         where = "model" if isinstance(model, bytes) else str(model)
         raise ModelError(f"{where}: onnxruntime cannot open it: {one_line(error)}") from error
     if provider[0] not in session.get_providers():  # onnxruntime goes on with the CPU alone
@@ -140,6 +146,12 @@ def _write_optimized(options: ort.SessionOptions, path: Path, keeps_constants: b
         data.symlink_to(os.devnull)
 
 
+def _write_some(folder: Path) -> None:
+    """Raise what the system says where nothing can be written any more: onnxruntime's error doesn't say why."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(_SOME))
+
+
 def optimize_basic(
     skeleton: bytes, arrays: Mapping[str, npt.NDArray[np.generic]], path: Path, *, is_whole: bool = False
 ) -> None:
@@ -155,6 +167,7 @@ def optimize_basic(
 
     Raises:
         ModelError: onnxruntime refuses the model.
+        OSError: There is no room for what it writes.
     """
     options, values = ort.SessionOptions(), ort_values(arrays)
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -169,4 +182,5 @@ def optimize_basic(
     try:
         ort.InferenceSession(skeleton, options, providers=["CPUExecutionProvider"], enable_fallback=0)
     except Exception as error:
+        _write_some(path.parent)
         raise ModelError(f"onnxruntime cannot optimize the model: {one_line(error)}") from error

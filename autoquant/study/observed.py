@@ -24,6 +24,9 @@ _LOWEST_DB, _HIGHEST_DB = -20.0, 200.0
 _N_INEFFECTIVE = 2
 _LARGEST_RATIO = 1e4
 """What is larger is no ratio of latencies, but bytes, say."""
+_USUAL_FLOAT = 0.03, 1.5
+"""Of the float assignment; rewrites alone may make a model many times as fast. Beyond them are seconds, say."""
+_N_TELLING = 8
 _QUICK_ERROR = 0.03
 """Least standard error of a ratio from the few rounds of a trial that was stopped early."""
 
@@ -73,7 +76,7 @@ class Reader:
         self._regions = frozenset(layout.regions)
         self._rows: dict[int, _Row | None] = {}
         self._started: dict[int, datetime | None] = {}
-        self._has_warned = self._has_read = False
+        self._has_warned = self._has_warned_of_units = self._has_read = False
         self._odd: set[int] = set()
 
     def knows(self, trials: Sequence[FrozenTrial]) -> bool:
@@ -95,6 +98,7 @@ class Reader:
         new = [trial for n, trial in by_number.items() if n not in self._rows and trial.state.is_finished()]
         self._see(new, directions)
         self._has_read = True
+        self._warn_of_units(by_number)
         known = [(by_number[number], row) for number, row in self._rows.items() if row and number in by_number]
         pairs = self._alike(known)
         others = [asked_for(self._layout, trial) for n, trial in by_number.items() if self._rows.get(n) is None]
@@ -167,6 +171,23 @@ class Reader:
                 " some; suggest every region of sampler.choices by its name, and fix schemes with"
                 " optuna.samplers.PartialFixedSampler"
             )
+
+    def _warn_of_units(self, trials: Mapping[int, FrozenTrial]) -> None:
+        """Where values can hardly be ratios, as milliseconds; user attributes are what ``measure`` says."""
+        if self._has_warned_of_units:
+            return
+        low, high = _USUAL_FLOAT
+        told = {n: row.evaluated for n, row in self._rows.items() if row and row.evaluated and n in trials}
+        timed = {n: found for n, found in told.items() if found.ratios and "ratios" not in trials[n].user_attrs}
+        odd = (n for n, found in timed.items() if not (found.codes.any() or low <= min(found.ratios) <= high))
+        what = next(
+            (f"trial {n} quantizes nothing and has {min(timed[n].ratios):g} as a latency ratio" for n in odd), ""
+        )
+        if not what and len(timed) >= _N_TELLING and min(min(found.ratios) for found in timed.values()) > high:
+            what = f"none of {len(timed)} trials has a latency ratio below {high}"
+        if what:
+            self._has_warned_of_units = True
+            warn_caller(f"{what}: give candidate / float, 1 for float itself, and no seconds or milliseconds")
 
     def _is_whole(self, trial: FrozenTrial) -> bool:
         return all(trial.params.get(region) in self._layout.schemes for region in self._layout.regions)

@@ -384,3 +384,23 @@ def test_what_has_moved_is_given_again(command: Command, run: dict[Path, bytes])
     np.savez("others.npz", x=floats(10, 8, seed=9))
     others = command(*asked[:-1], "third", *moved[:-1], "others.npz")
     assert "run: its run has another evaluation data" in others.stderr
+
+
+@pytest.mark.usefixtures("digits")
+@pytest.mark.parametrize(("ratio", "is_built"), [(1.1, True), (1.3, False)])
+def test_what_is_slower_than_float_without_doubt_is_not_built(
+    command: Command, monkeypatch: pytest.MonkeyPatch, ratio: float, is_built: bool
+) -> None:
+    def slower(study: Study, layout: Layout, **_: Any) -> Predicted:
+        region, scheme = next((int(i), int(j)) for i, j in np.argwhere(layout.allowed) if j)
+        return a_prediction(
+            assignment={layout.regions[region]: layout.schemes[scheme]},
+            snr_db=60.0,
+            ratios=(ratio,),
+            ratio_errors=(0.1,),
+        )
+
+    monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", slower)
+    result = command("resolve", "digits", "--min-snr", "20", "--out", "other")
+    assert result.exit_code == (0 if is_built else 2), result.output
+    assert ("nothing faster than float is predicted to keep 20 dB" in result.stderr) is not is_built

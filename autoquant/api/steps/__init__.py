@@ -1,7 +1,7 @@
 """The steps of a search, one by one, for notebooks and jobs that use a part."""
 
 from autoquant.api.steps.biases import observe_shifts
-from autoquant.api.steps.caching import trim_cache, user_cache
+from autoquant.api.steps.caching import cache_sentences, trim_cache, user_cache
 from autoquant.api.steps.calibration import calibrate, recalibrate
 from autoquant.api.steps.candidates import (
     build,
@@ -32,6 +32,7 @@ from autoquant.api.steps.rounding import round_weights
 __all__ = [
     "build",
     "builder_of",
+    "cache_sentences",
     "calibrate",
     "compared",
     "definition_of",

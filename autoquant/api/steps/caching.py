@@ -1,6 +1,5 @@
 """Where results are kept that are the same whenever they are made anew."""
 
-import logging
 import os
 import tempfile
 from collections.abc import Callable
@@ -13,9 +12,8 @@ import numpy as np
 
 from autoquant.runtime.providers import runtime_version
 
-__all__ = ["made_by", "memory_of", "recalled", "trim_cache", "user_cache"]
+__all__ = ["cache_sentences", "made_by", "memory_of", "recalled", "trim_cache", "user_cache"]
 
-_LOG = logging.getLogger("autoquant")
 _Found = TypeVar("_Found")
 _MOST_BYTES = 4_000_000_000
 
@@ -61,14 +59,22 @@ def memory_of(folder: str | os.PathLike[str]) -> joblib.Memory:
 
     It keeps nothing where that cannot be written, or where ``~`` leads nowhere.
     """
+    return joblib.Memory(None if cache_sentences(folder) else _own_folder(folder), verbose=0)
+
+
+def cache_sentences(folder: str | os.PathLike[str]) -> list[str]:
+    """Why nothing is kept there; none where something can be."""
     try:
-        own = Path(folder).expanduser() / "autoquant"
+        own = _own_folder(folder)
         own.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=own):  # of a folder that is there joblib says so when it is too late
-            return joblib.Memory(own, verbose=0)
+            return []
     except (OSError, RuntimeError) as error:
-        _LOG.warning("results are not kept: %s", error)
-        return joblib.Memory(None, verbose=0)
+        return [f"the cache {folder} cannot be written, so that the next search calibrates again: {error}"]
+
+
+def _own_folder(folder: str | os.PathLike[str]) -> Path:
+    return Path(folder).expanduser() / "autoquant"
 
 
 def trim_cache(folder: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> None:

@@ -156,13 +156,18 @@ def build(
     Raises:
         SpaceError: The space cannot be read.
         UsageError: An argument is of another type, the assignment names an unknown region or scheme, or a scheme of the
-            space doesn't round to the nearest integer and there is no rounder, or calibration did not observe what an
-            operator reads or writes.
+            space doesn't round to the nearest integer and there is no rounder, or the statistics are those of another
+            model or lack what an operator reads or writes.
     """
     check_prepared_type(prepared)
     check_several("regions", found, Region, "what find_regions(prepared) gives")
     check_type("what was calibrated", statistics, Statistics, "what calibrate(prepared, samples) gives")
     check_type("the assignment", assignment, Mapping, "the name of a scheme for each region")
+    unknown = next((name for name in statistics.tensors if not prepared.graph.has_tensor(name)), None)
+    if unknown is not None:
+        raise UsageError(
+            f"the statistics hold tensor '{unknown}', which the model lacks; give those of calibrate(prepared, samples)"
+        )
     definition = definition_of(space, ep)
     schemes = [FLOAT, *(scheme.name for scheme in definition.schemes)]
     regions_there = [region.id for region in found]

@@ -14,6 +14,7 @@ from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.reason import one_line
 from autoquant.domain.region import Assignment, Region
+from autoquant.domain.scheme import FLOAT
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, UsageError
 from autoquant.measurement.bench import Bench, Observer, Progress
@@ -85,7 +86,7 @@ def measure(
         observe: Told the outputs of each sample.
 
     Raises:
-        UsageError: An argument is of another type.
+        UsageError: An argument is of another type, or the candidate quantizes what the assignment does not.
     """
     check_type("the bench", bench, Bench, "what open_bench gives")
     check_type("the candidate", candidate, Candidate, "what build gives")
@@ -94,6 +95,7 @@ def measure(
     check_type("the number of rounds", n_rounds, (int, np.integer), "a whole number")
     if n_rounds < 0:
         raise UsageError(f"the number of rounds is {n_rounds}, give 0 or more")
+    _check_built_from(assignment, candidate, found)
     try:
         opened = bench.opener.open(candidate.skeleton, candidate.constants)
         digest = f"{opened.optimized.digest}-{candidate.variants_digest}"
@@ -115,3 +117,12 @@ def measure(
         state=timed if went_on else State.REJECTED_EARLY,
         size_bytes=candidate.size_bytes,
     )
+
+
+def _check_built_from(assignment: Assignment, candidate: Candidate, found: Sequence[Region]) -> None:
+    for region in found:
+        if assignment.get(region.id, FLOAT) == FLOAT and not candidate.integer_nodes.isdisjoint(region.nodes):
+            raise UsageError(
+                f"the candidate quantizes region '{region.id}', which the assignment leaves float; give the assignment"
+                " that it was built from"
+            )

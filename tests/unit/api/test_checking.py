@@ -33,6 +33,14 @@ def test_everything_that_is_named_is_read() -> None:
     assert set(found.data.notes) <= set(found.notes)
 
 
+def test_threads_that_wait_and_a_cache_that_keeps_nothing_are_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = check(replace(ASKED, targets=(Target(threads=512),), cache=tmp_path / "file"))
+    first, second = found.notes[:2]
+    assert first.startswith("cpu-512t has 512 threads for ")
+    assert second.startswith(f"the cache {tmp_path / 'file'} cannot be written, ")
+
+
 def test_none_of_the_evaluation_samples_are_held_out_where_trials_run_all() -> None:
     apart, pooled = check(ASKED).data, check(ASKED, is_pooled=True)
     assert apart.held_out is not None

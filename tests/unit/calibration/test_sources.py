@@ -9,6 +9,7 @@ from autoquant.calibration.files import HELD_BYTES, Array, FileArray
 from autoquant.calibration.sources import Arrays, DataSource, Feeds, is_missing, read_parts, source_name
 from autoquant.domain.feed import Feed
 from autoquant.errors import DataError
+from autoquant.examples import example
 
 FORMS = "give an .npz, an .npy, a folder of them, or module:callable"
 X = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -302,3 +303,26 @@ def test_a_module_that_is_a_script_does_not_end_the_command(work_folder: Path) -
     (work_folder / "reader_that_leaves.py").write_text("import sys\n\nsys.exit(0)\n")
     message = refused("reader_that_leaves:samples")
     assert message == "calibration data reader_that_leaves:samples: it raised SystemExit, put it right: 0"
+
+
+@pytest.mark.parametrize(
+    ("role", "shipped"), [("calibration", "calibration"), ("evaluation", "evaluation"), ("held-out", "evaluation")]
+)
+def test_an_example_brings_samples_for_each_role(role: str, shipped: str) -> None:
+    (found,) = read_parts("example:digits", ("image",), role=role)
+    (expected,) = read_parts(getattr(example("digits"), shipped), ("image",), role=role)
+    assert isinstance(found, Arrays)
+    assert isinstance(expected, Arrays)
+    assert {name: values(array) for name, array in found.arrays.items()} == {
+        name: values(array) for name, array in expected.arrays.items()
+    }
+
+
+@pytest.mark.usefixtures("work_folder")
+def test_a_module_of_the_users_may_be_called_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("example.py").write_text("def mine(): return [{'x': [[1.0, 2.0]]}]")
+    monkeypatch.delitem(sys.modules, "example", raising=False)
+    (found,) = read("example:mine")
+    assert isinstance(found, Feeds)
+    assert len(found.feeds) == 1
+    monkeypatch.delitem(sys.modules, "example", raising=False)

@@ -29,6 +29,17 @@ def test_what_is_in_no_region_is_told_below_them(tmp_path: Path) -> None:
     assert last == "in no region, so that they stay float: 1 ConvTranspose (weights that are computed)"
 
 
+def test_what_preparing_has_to_say_is_told_too(tmp_path: Path) -> None:
+    model = model_of(
+        "(float16[1,4,5,5] x) => (float16[1,4,5,5] y)", "y = Conv(x, w)", {"w": floats(4, 4, 1, 1).astype("float16")}
+    )
+    path = str(saved(model, tmp_path / "model.onnx"))
+    said = CliRunner().invoke(app, ["regions", path]).stdout.splitlines()
+    (note,) = json.loads(CliRunner().invoke(app, ["regions", path, "--json"]).stdout)["notes"]
+    assert note.startswith("float16 becomes float32")
+    assert said[-1] == note
+
+
 def test_why_there_is_no_region_is_told(tmp_path: Path) -> None:
     model = model_of("(double[2,4] x) => (double[2,4] y)", "y = Mul(x, x)")
     result = CliRunner().invoke(app, ["regions", str(saved(model, tmp_path / "model.onnx"))])
@@ -41,7 +52,8 @@ def test_why_there_is_no_region_is_told(tmp_path: Path) -> None:
 def test_regions_are_printed_as_json() -> None:
     result = CliRunner().invoke(app, ["regions", "example:digits", "--json"])
     content = json.loads(result.stdout)
-    assert content.keys() == {"schema_version", "regions"}
+    assert content.keys() == {"schema_version", "regions", "notes"}
+    assert content["notes"] == []
     rows = content["regions"]
     assert all(set(row) == {"id", "work", "op_types", "nodes"} for row in rows)
     assert sum(row["work"] for row in rows) == pytest.approx(1)

@@ -14,7 +14,12 @@ def test_a_full_disk_and_a_full_quota_are_told_from_other_failures(number: int) 
 
 def test_what_an_error_says_has_one_line_and_an_end() -> None:
     assert one_line(ValueError("first\n  second\tthird")) == "first second third"
-    assert len(one_line(1000 * "x")) == 300
+    assert one_line(300 * "x") == 300 * "x"
+    shortened = one_line("begin " + 1000 * "x" + " why")
+    assert len(shortened) == 300
+    assert shortened.startswith("begin xxx")
+    assert shortened.endswith("xxx why")
+    assert "x [...] x" in shortened
 
 
 @pytest.mark.parametrize(("number", "kind"), [(errno.ENOENT, OutputError), (errno.ENOSPC, DiskFullError)])

@@ -3,7 +3,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from autoquant.measurement.conditions import Watch, drift_sentences, usage_sentences
+from autoquant.domain.target import Target
+from autoquant.measurement.conditions import Watch, crowded_sentences, drift_sentences, usage_sentences
 from autoquant.runtime.usage import Usage
 
 
@@ -84,3 +85,18 @@ def test_repeated_rounds_and_drifts_are_told() -> None:
 
 def test_a_few_rounds_show_no_drift() -> None:
     assert drift_sentences([1.0, 2.0, 3.0], n_repeated=3) == []
+
+
+def test_more_threads_than_processors_are_told_by_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoquant.measurement.conditions.usable_processors", lambda: (0, 1))
+    targets = [
+        Target(threads=2),
+        Target(threads=1, streams=3),
+        Target(threads=2, affinity=(1,)),
+        Target("cuda", threads=9),
+    ]
+    advice = ", on which they wait for each other; give no more threads than there are processors"
+    assert crowded_sentences(targets) == [
+        f"cpu-1t-s3 has 3 threads for 2 processors{advice}",
+        f"cpu-2t has 2 threads for 1 processor{advice}",
+    ]

@@ -139,6 +139,13 @@ def test_a_model_that_cannot_be_optimized_is_a_model_error(tmp_path: Path) -> No
         optimize_basic(b"nothing", {}, tmp_path / "optimized.onnx")
 
 
+@pytest.mark.parametrize("write", ["open", "optimize"])
+def test_where_nothing_can_be_written_the_system_says_why(tmp_path: Path, write: str) -> None:
+    model, path = a_convnet().SerializeToString(), tmp_path / "gone" / "optimized.onnx"
+    with pytest.raises(FileNotFoundError):
+        open_session(model, Target(), optimized_path=path) if write == "open" else optimize_basic(model, {}, path)
+
+
 def test_weights_that_are_apart_are_kept_as_long_as_their_session() -> None:
     model = model_of("(float[1,64] x) => (float[1,64] y)", "y = Add(x, w)", {"w": floats(64, 64)})
     expected, session = outputs_of(model, feed_of(model)), open_parts(*in_parts(model), Target())

@@ -315,3 +315,53 @@ def test_a_ratio_that_is_infinite_on_one_target_is_none() -> None:
     )
     assert np.isnan(found.ratios[0]).all()
     assert found.ratios[1].tolist() == [0.5, 0.6]
+
+
+def told(trials: list[FrozenTrial], recwarn: pytest.WarningsRecorder) -> list[str]:
+    reader = Reader(LAYOUT)
+    for n in range(len(trials) + 1):
+        reader.read([numbered(i, trial) for i, trial in enumerate(trials[:n])], DIRECTIONS)
+    return [str(each.message) for each in recwarn]
+
+
+def a_timed(schemes: tuple[str, str, str], ratio: float, **said: object) -> FrozenTrial:
+    trial = a_trial(schemes, **said)
+    trial.values = [40.0, ratio]
+    return trial
+
+
+FLOAT, MIXED = ("float", "float", "float"), ("a", "b", "b")
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("ratio", [2.3, 0.02])
+def test_values_of_float_that_can_be_no_ratio_are_warned_of_once(
+    ratio: float, recwarn: pytest.WarningsRecorder
+) -> None:
+    (said,) = told([a_timed(MIXED, 0.5), a_timed(FLOAT, ratio), a_timed(FLOAT, ratio)], recwarn)
+    assert said == (
+        f"trial 1 quantizes nothing and has {ratio} as a latency ratio: give candidate / float, 1 for float itself, and"
+        " no seconds or milliseconds"
+    )
+
+
+@pytest.mark.filterwarnings("default")
+def test_values_of_which_none_is_near_float_are_warned_of_after_a_few(recwarn: pytest.WarningsRecorder) -> None:
+    trials = [a_timed(MIXED, 2.0 + i) for i in range(8)]
+    assert told(trials[:7], recwarn) == []
+    assert told(trials, recwarn)[0].startswith("none of 8 trials has a latency ratio below 1.5: ")
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        [a_timed(FLOAT, 1.2), a_timed(FLOAT, 0.05)],
+        [a_timed(FLOAT, 0.5, ratios=[2.3])],
+        [a_timed(FLOAT, 2.3, effective={LAYOUT.regions[1]: "b"})],
+        [*(a_timed(MIXED, 3.0) for _ in range(9)), a_timed(MIXED, 1.1)][::-1],
+    ],
+)
+def test_values_that_may_be_ratios_are_taken_as_they_are(
+    trials: list[FrozenTrial], recwarn: pytest.WarningsRecorder
+) -> None:
+    assert told(trials, recwarn) == []

@@ -40,6 +40,17 @@ def test_statistics_of_another_space_are_a_usage_error(tmp_path: Path) -> None:
         build(prepared, found, statistics, assignment, space=larger)
 
 
+def test_statistics_of_another_model_are_a_usage_error(model: Path, samples: Samples, tmp_path: Path) -> None:
+    other = saved(
+        model_of("(float[1,4] x) => (float[1,4] other)", "other = Gemm(x, w)", {"w": floats(4, 4)}), tmp_path / "o.onnx"
+    )
+    their_samples = read_data(other, {"x": floats(3, 4)})
+    statistics = calibrate(prepare(other, their_samples), their_samples, cache_folder=tmp_path)
+    prepared = prepare(model, samples)
+    with pytest.raises(UsageError, match="hold tensor 'other', which the model lacks; give those of calibrate"):
+        build(prepared, find_regions(prepared), statistics, {})
+
+
 def test_a_saved_candidate_gives_the_outputs_that_were_measured(model: Path, samples: Samples, tmp_path: Path) -> None:
     prepared = prepare(model, samples)
     regions = find_regions(prepared)
