@@ -26,12 +26,12 @@ __all__ = ["interleave_depth", "lower_affine", "lower_conv_transpose", "pool_mea
 
 _NORMALISING = ("Add", "Sqrt", "Sub")
 """What reads a mean in norms, which onnxruntime fuses and which lose a mean of integers that is nearly 0."""
-_DOUBLED = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]])
-"""Which of three places are added up in each of the four of a kernel that reads values instead of pairs of them."""
 _MOST_FILLED = 1.5
 """Products with those of zeros, of those of a kernel: with more float takes longer than before (decision 0039)."""
 _FEW = 8
 """Channels: of fewer the phases of a kernel that is filled up take longer in float."""
+_MOST_REPEATED, _MANY = 8, 32
+"""Of each value, and channels: of fewer and where more are written, the Transposes take what the products win."""
 Floats = npt.NDArray[np.float32]
 
 
@@ -69,20 +69,27 @@ def lower_conv_transpose(graph: Graph, chain: Chain) -> None:
 
 @of_each_node()
 def transpose_upsampled(edit: Edit, node: Node) -> None:
-    """A Conv of 3 x 3 over images that a Resize doubles by repeating values becomes a ConvTranspose of 4 x 4.
+    """A Conv of 3 x 3 over images that a Resize makes n times as large by repeating values becomes a ConvTranspose.
 
-    That has 16 products where it had 36: two or four of each nine are with the same value. Images are of known size.
+    Its kernel of 2 n x 2 n has 4 products where there were 9: some of each nine are with the same value. Images are of
+    known size.
     """
     graph = edit.graph
     resize = graph.producer.get(node.inputs[0]) if node.op_type == "Conv" else None
-    if resize is None or not _is_doubled(graph, resize) or not _is_three_by_three(graph, node):
+    n = 0 if resize is None else _times_repeated(graph, resize)
+    if resize is None or not 2 <= n <= _MOST_REPEATED or not _is_three_by_three(graph, node):
+        return
+    n_written, n_read = (graph.shape(node.inputs[1]) or ())[:SPATIAL]
+    if n_read < min(_MANY, n_written):
         return
     if graph.only_reader(node.inputs[0]) is node:
-        doubled = np.einsum("mcab,ka,lb->cmkl", graph.constant(node.inputs[1]), _DOUBLED, _DOUBLED)
-        weight = edit.constant(f"{node.name}_doubled", doubled.astype(np.float32))
+        added = _added_up(n)
+        repeated = np.einsum("mcab,ka,lb->cmkl", graph.constant(node.inputs[1]), added, added)
+        weight = edit.constant(f"{node.name}_repeated", repeated.astype(np.float32))
         inputs = [resize.inputs[0], weight, *node.inputs[2:]]
         made = helper.make_node("ConvTranspose", inputs, list(node.outputs), name=node.name)
-        made.attribute.extend([helper.make_attribute("strides", (2, 2)), helper.make_attribute("pads", (1, 1, 1, 1))])
+        pads = (1, 1, n - 1, n - 1)
+        made.attribute.extend([helper.make_attribute("strides", (n, n)), helper.make_attribute("pads", pads)])
         edit.replaced |= {resize.index: (), node.index: (made,)}
 
 
@@ -201,27 +208,34 @@ def _is_over_places(graph: Graph, node: Node) -> bool:
     return bool(is_known) and is_spatial and source in graph.float_tensors
 
 
-def _is_doubled(graph: Graph, node: Node) -> bool:
-    """Whether a Resize writes each value of images of known size twice along both axes."""
+def _added_up(n: int) -> npt.NDArray[np.int64]:
+    """Which of three places are added up in each of the 2 n of a kernel that reads values instead of n of each."""
+    first = np.arange(2 * n)[:, None] + np.arange(-2, 1)
+    return ((first >= 0) & (first < n)).astype(np.int64)
+
+
+def _times_repeated(graph: Graph, node: Node) -> int:
+    """How often a Resize writes each value of images of known size along both axes; 0 where it does something else."""
     before, behind = (
         (graph.shape(node.inputs[0]), graph.shape(node.outputs[0])) if node.op_type == "Resize" else (None,) * 2
     )
     if before is None or behind is None or len(before) != SPATIAL + 2 or node.inputs[0] not in graph.float_tensors:
-        return False
+        return 0
+    n = behind[-1] // before[-1] if 0 not in before else 0
     modes = ("coordinate_transformation_mode", b"half_pixel"), ("nearest_mode", b"round_prefer_floor")
     position, rounding = (node.attributes.get(name, usual) for name, usual in modes)
-    repeats = (position == b"asymmetric" and rounding in (b"floor", b"round_prefer_floor")) or (
-        position == b"half_pixel" and rounding in (b"round_prefer_floor", b"round_prefer_ceil")
-    )
+    repeats = (
+        position == b"asymmetric" and (rounding == b"floor" or (rounding == b"round_prefer_floor" and n == 2))
+    ) or (position == b"half_pixel" and rounding in (b"round_prefer_floor", b"round_prefer_ceil"))
     is_nearest = node.attributes.get("mode", b"nearest") == b"nearest"
-    is_twice = (*before[:2], *(2 * size for size in before[2:])) == tuple(behind)
-    return is_nearest and repeats and is_twice and _is_by_two(graph, node)
+    is_whole = (*before[:2], *(n * size for size in before[2:])) == tuple(behind)
+    return n if is_nearest and repeats and is_whole and _is_by(n, graph, node) else 0
 
 
-def _is_by_two(graph: Graph, resize: Node) -> bool:
-    """Whether it is told sizes or factors of 2: by 2.1 a few places become twice as many too, but are others."""
+def _is_by(n: int, graph: Graph, resize: Node) -> bool:
+    """Whether it is told sizes or factors of n: by 2.1 a few places become twice as many too, but are others."""
     scales = [name for name in resize.inputs[SCALES : SCALES + 1] if name]
-    return all(graph.is_constant(name) and set(graph.constant(name).tolist()) <= {1.0, 2.0} for name in scales)
+    return all(graph.is_constant(name) and set(graph.constant(name).tolist()) <= {1.0, float(n)} for name in scales)
 
 
 def _is_three_by_three(graph: Graph, node: Node) -> bool:

@@ -57,6 +57,8 @@ PLACES = {
     "behind": (0, 0, 0, 0, 0, 16, 0, 0),
 }
 """Constants that are no weights."""
+SCALES = {"double": (1, 1, 2, 2), "fourfold": (1, 1, 4, 4)}
+"""The same of floats."""
 Case = tuple[tuple[int, ...], str, Mapping[str, tuple[int, ...]]]
 MODELS: Mapping[str, Case] = {
     "ConvTranspose, kernel 2, 24 to 24 channels of 104 x 104": (
@@ -149,6 +151,12 @@ MODELS: Mapping[str, Case] = {
         f"d = Conv<pads=[1,1,1,1]>(u, w) t = Relu(d) {BEHIND}",
         {"first": (64, 64, 3, 3), "w": (32, 64, 3, 3), "last": (32, 32, 1, 1)},
     ),
+    "Conv behind a Resize that repeats values four times, 32 to 8 channels of 48 x 48": (
+        (32, 48, 48),
+        f'{BEFORE} u = Resize<coordinate_transformation_mode="asymmetric", nearest_mode="floor">(r, , fourfold) '
+        f"d = Conv<pads=[1,1,1,1]>(u, w) t = Relu(d) {BEHIND}",
+        {"first": (32, 32, 3, 3), "w": (8, 32, 3, 3), "last": (8, 8, 1, 1)},
+    ),
     "Pad that cuts images, 32 channels of 56 x 56": (
         (32, 56, 56),
         f"{BEFORE} t = Pad(r, inside) {BEHIND}",
@@ -209,8 +217,7 @@ def small_model(case: Case) -> onnx.ModelProto:
     rng = np.random.default_rng(0)
     constants: dict[str, npt.NDArray[np.generic]] = {name: _weight(rng, each) for name, each in weights.items()}
     constants |= {name: np.array(values) for name, values in PLACES.items() if f" {name}" in body}
-    if " double)" in body:
-        constants["double"] = np.array([1, 1, 2, 2], np.float32)
+    constants |= {name: np.array(values, np.float32) for name, values in SCALES.items() if f" {name})" in body}
     model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     return onnx.shape_inference.infer_shapes(model)
 
