@@ -230,10 +230,8 @@ class _Resolution:
             seconds=seconds,
             process_errors=process_errors(self.before, targets),
         )
-        margin = (
-            -Z_95 if found.assignment else Z_95
-        )  # without doubt slower, or without doubt faster: folding alone may be
-        pays = any(ratio + margin * error < 1 for ratio, error in zip(found.ratios, found.ratio_errors, strict=True))
+        z = -Z_95 if found.assignment else Z_95  # it may pay; of the preprocessed model that has to be sure
+        pays = any(ratio + z * error < 1 for ratio, error in zip(found.ratios, found.ratio_errors, strict=True))
         if not pays or not (found.assignment or found.snr_db >= min_snr_db):
             why = "is predicted" if found.is_proven else "was found in time that is predicted"
             known = self._known(None) if min_snr_db == self.demand.min_snr_db else []  # remarks name it else

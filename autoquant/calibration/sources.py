@@ -111,7 +111,7 @@ def read_parts(
 
 
 def _path_of(source: str | os.PathLike[str], role: str) -> Path:
-    """That of the samples that an example brings, where it is one, and not the user's module of that name."""
+    """As it is given; of an example that of its own samples. Modules of the user's may be called ``example`` too."""
     prefix, _, name = str(source).partition(":")
     if prefix != "example" or name not in EXAMPLES:
         return Path(source)
