@@ -17,7 +17,7 @@ __all__ = [
     "without_ends",
 ]
 
-_LEAST_WORK = 0.5
+_LEAST_WORK, _NEARLY_ALL = 0.5, 0.8
 Key = tuple[str, ...]
 """The schemes of all regions, in the order of the space."""
 
@@ -50,7 +50,12 @@ def one_of_each_kind(
     """The first static, dynamic and blockwise recipes alone, and a warm start: the sampler chooses what comes next.
 
     Those that are nearly float are left to it too, and so is the preprocessed model, unless it is likely to be faster
-    than the user's: then it comes second.
+    than the user's: then it comes second. A dynamic recipe that quantizes nearly as much as the static one comes before
+    it, as it is of a transformer or a recurrent network then.
+
+    References:
+        onnxruntime's documentation, "Quantize ONNX models": dynamic quantization for RNN and transformer-based models,
+        static for CNN.
     """
     found: dict[tuple[bool, bool], Assignment] = {}
     for name, scheme in space.schemes.items():
@@ -58,14 +63,19 @@ def one_of_each_kind(
         if recipe and recipe not in found.values():
             found.setdefault((scheme.is_dynamic, scheme.is_blockwise), recipe)
     first = [*_of_much_work(found.values(), regions), *warm]
+    static, dynamic = found.get((False, False)), found.get((True, False))
+    if dynamic in first and static in first and dynamic in _of_much_work([static, dynamic], regions, _NEARLY_ALL):
+        first.insert(first.index(static), first.pop(first.index(dynamic)))
     return [*first[:1], {}, *first[1:]] if is_float_faster else first
 
 
-def _of_much_work(recipes: Collection[Assignment], regions: Iterable[Region]) -> list[Assignment]:
-    """Those that quantize half of what the one with most work quantizes."""
+def _of_much_work(
+    recipes: Collection[Assignment], regions: Iterable[Region], least_share: float = _LEAST_WORK
+) -> list[Assignment]:
+    """Those that quantize such a share, half by default, of what the one with most work quantizes."""
     work = {region.id: region.work for region in regions}
     shares = [sum(work[region] for region in recipe) for recipe in recipes]
-    least = _LEAST_WORK * max(shares, default=0.0)
+    least = least_share * max(shares, default=0.0)
     return [recipe for recipe, share in zip(recipes, shares, strict=True) if share >= least]
 
 
