@@ -38,8 +38,12 @@ def measure(subject: Subject, scheme: str, seconds: float) -> dict[str, Any]:
         for name, path in paths.items():
             ALGORITHMS[LEVELS.get(name, PLAIN)](setting, assignment).save(path)
         found = autoquant.compare(list(paths.values()), subject.evaluation, seconds=seconds)
-    rows, notes = found.as_dict()["rows"], found.notes
-    return {"n_regions": len(assignment), "rows": rows, "notes": notes}
+    rows = [row | {"model": name} for name, row in zip(paths, found.table.to_dict("records"), strict=True)]
+    return {
+        "n_regions": len(assignment),
+        "rows": rows,
+        "notes": [note.replace(f"{folder}/", "") for note in found.notes],
+    }
 
 
 def render_same_latency(document: Mapping[str, Any]) -> str:
