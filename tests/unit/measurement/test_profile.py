@@ -27,6 +27,16 @@ def a_region(*nodes: str) -> Region:
     )
 
 
+def a_branching_model() -> onnx.ModelProto:
+    """A Conv, and an If with two nodes in its first body."""
+    return model_of(
+        "(float[1,4,5,5] x, bool c) => (float[1,4,5,5] y)",
+        "a = Conv(x, w) y = If(c) <then_branch = t () => (float[1,4,5,5] u) { i = Conv(a, w) u = Relu(i) },"
+        " else_branch = e () => (float[1,4,5,5] v) { v = Sin(a) }>",
+        {"w": floats(4, 4, 1, 1)},
+    )
+
+
 def of(model: onnx.ModelProto, feeds: list[Feed]) -> Profile:
     (found,) = take_profiles([(model.SerializeToString(), {})], Target(), feeds, 0.0)
     return found
@@ -77,12 +87,7 @@ def test_every_kernel_of_a_convolutional_net_belongs_to_a_region() -> None:
 
 
 def test_what_runs_in_a_body_is_in_the_time_of_the_operator_around_it() -> None:
-    model = model_of(
-        "(float[1,4,5,5] x, bool c) => (float[1,4,5,5] y)",
-        "a = Conv(x, w) y = If(c) <then_branch = t () => (float[1,4,5,5] u) { i = Conv(a, w) u = Relu(i) },"
-        " else_branch = e () => (float[1,4,5,5] v) { v = Sin(a) }>",
-        {"w": floats(4, 4, 1, 1)},
-    )
+    model = a_branching_model()
     found = of(model, [{"x": floats(1, 4, 5, 5), "c": np.array(True)}])
     named = {kernel.name for kernel in found.kernels.nodes}
     assert set(found.kernel_us) - named
@@ -167,12 +172,7 @@ def test_operators_in_no_region_are_told_by_their_type_whatever_kernels_they_bec
 
 
 def test_a_loop_in_no_region_counts_with_its_body_once() -> None:
-    model = model_of(
-        "(float[1,4,5,5] x, bool c) => (float[1,4,5,5] y)",
-        "a = Conv(x, w) y = If(c) <then_branch = t () => (float[1,4,5,5] u) { i = Conv(a, w) u = Relu(i) },"
-        " else_branch = e () => (float[1,4,5,5] v) { v = Sin(a) }>",
-        {"w": floats(4, 4, 1, 1)},
-    )
+    model = a_branching_model()
     found = of(model, [{"x": floats(1, 4, 5, 5), "c": np.array(True)}])
     outside = outside_us(found, Graph(model), [a_region("a")])
     assert outside == {"If": found.kernel_us["y"]}
