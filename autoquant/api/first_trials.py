@@ -64,8 +64,8 @@ def one_of_each_kind(
             found.setdefault((scheme.is_dynamic, scheme.is_blockwise), recipe)
     first = [*_of_much_work(found.values(), regions), *warm]
     static, dynamic = found.get((False, False)), found.get((True, False))
-    if dynamic in first and static in first and dynamic in _of_much_work([static, dynamic], regions, _NEARLY_ALL):
-        first.insert(first.index(static), first.pop(first.index(dynamic)))
+    if static in first and dynamic in first and dynamic in _of_much_work([static, dynamic], regions, _NEARLY_ALL):
+        first = [dynamic, *(recipe for recipe in first if recipe != dynamic)]
     return [*first[:1], {}, *first[1:]] if is_float_faster else first
 
 

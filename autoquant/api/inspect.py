@@ -22,7 +22,7 @@ from autoquant.model.names import has_named_nodes, has_repeated_names, name_node
 from autoquant.model.optimized import RENAMED, read_optimized_nodes
 from autoquant.model.rewrite import constants_as_initializers, infer_shapes, inline_functions
 from autoquant.runtime.environment import describe_environment
-from autoquant.runtime.session import CompiledError, open_session
+from autoquant.runtime.session import CompiledError, check_room, open_session
 
 __all__ = ["InspectedModel", "inspect_model"]
 
@@ -95,6 +95,7 @@ def _inspect(path: Path, target: Target) -> Inspection:
             source = path if named is model else to_bytes(named)
             open_session(source, target, optimized_path=file, keeps_constants=saturates)
         except ModelError as error:
+            check_room(file.parent)
             raise ModelError(f"{path}: {str(error).removeprefix(f'{path}: ').removeprefix('model: ')}") from error
         except CompiledError as error:
             raise TargetError(f"{error}; inspect the model on the provider cpu") from error

@@ -95,7 +95,7 @@ class _Profiled:
         outside = outside_us(profiles[0], self.graph, self.regions)
         return Profiled(
             prior=expected_latency(times, self.layout.edges, [elements[pair] for pair in pairs]),
-            outside={op_type: us / profiles[0].total_us for op_type, us in outside.items()},
+            outside={op_type: us / model.total_us for op_type, us in outside.items()},
         )
 
 

@@ -219,7 +219,7 @@ class _Resolution:
             )
 
     def _predicted(self, study: Study, layout: Layout, min_snr_db: float) -> Predicted:
-        """The solution, unless the models leave no doubt that there is none."""
+        """The solution, where it may be faster than float; of the preprocessed model that has to be sure."""
         seconds = min(_SOLVE_S, _SOLVE_SHARE * max(0.0, self.run.deadline.left))
         targets = [target.name for target in self.run.configuration.targets]
         found = fastest_predicted(
@@ -230,7 +230,7 @@ class _Resolution:
             seconds=seconds,
             process_errors=process_errors(self.before, targets),
         )
-        z = -Z_95 if found.assignment else Z_95  # it may pay; of the preprocessed model that has to be sure
+        z = -Z_95 if found.assignment else Z_95
         pays = any(ratio + z * error < 1 for ratio, error in zip(found.ratios, found.ratio_errors, strict=True))
         if not pays or not (found.assignment or found.snr_db >= min_snr_db):
             why = "is predicted" if found.is_proven else "was found in time that is predicted"

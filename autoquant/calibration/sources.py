@@ -65,7 +65,7 @@ class Feeds:
 _T = TypeVar("_T")
 _SUFFIXES = (".npy", ".npz")
 _CALLABLE = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
-_FORMS = "give an .npz, an .npy, a folder of them, or module:callable"
+_FORMS = "give an .npz, an .npy, a folder of them, module:callable, or example:digits"
 
 
 def source_name(source: DataSource) -> str:
@@ -86,7 +86,7 @@ def read_parts(
     Args:
         source: A path, ``module:callable``, ``example:digits`` or Python objects.
         input_names: Of the model; the only array of an .npy takes the only one.
-        role: ``"calibration"`` or ``"evaluation"``, for messages.
+        role: ``"calibration"``, ``"evaluation"`` or ``"held-out"``, for messages and for what an example brings.
         held_bytes: Of arrays in files that are held in memory; the samples of others are read when they are needed.
 
     Raises:

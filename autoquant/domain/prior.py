@@ -70,7 +70,8 @@ class Profiled:
 
     Attributes:
         prior: What is expected of latencies.
-        outside: Share of the all-float candidate's time, 0 to 1, that goes into operators of no region, by their type.
+        outside: What operators of no region take in the all-float candidate, by their type, as shares of the latency of
+            the user's model.
     """
 
     prior: LatencyPrior

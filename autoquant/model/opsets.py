@@ -8,6 +8,7 @@ __all__ = [
     "GEMM_WITHOUT_BIAS",
     "HARD_SWISH",
     "LIKE_ATTENTION",
+    "RESIZE_HAS_REGION",
     "RESIZE_WITHOUT_REGION",
     "SLICE_HAS_INPUTS",
     "SOFTMAX_OF_ONE_AXIS",
@@ -25,6 +26,8 @@ EXTREMES_OF_INTEGERS = 12
 """ReduceMax and ReduceMin take them."""
 HARD_SWISH = 14
 """It is an operator."""
+RESIZE_HAS_REGION = 11
+"""Scales come behind it, and attributes say how places are found."""
 RESIZE_WITHOUT_REGION = 13
 """Before, there has to be one, though no mode but one reads it."""
 SPLIT_HAS_INPUTS = 13

@@ -15,7 +15,7 @@ from onnx import helper
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import SCALES, VIEWS, bias_of, has_constant_bias, is_float_constant
-from autoquant.model.opsets import SLICE_HAS_INPUTS
+from autoquant.model.opsets import RESIZE_HAS_REGION, SLICE_HAS_INPUTS
 from autoquant.model.windows import RANKS, SPATIAL
 from autoquant.rewrites.affine import applied
 from autoquant.rewrites.chain import Chain, of_each_chain
@@ -67,7 +67,7 @@ def lower_conv_transpose(graph: Graph, chain: Chain) -> None:
         _convolve(graph, chain, phases)
 
 
-@of_each_node()
+@of_each_node(RESIZE_HAS_REGION)
 def transpose_upsampled(edit: Edit, node: Node) -> None:
     """A Conv of 3 x 3 over images that a Resize makes n times as large by repeating values becomes a ConvTranspose.
 

@@ -21,6 +21,7 @@ __all__ = [
     "CompiledError",
     "Initializers",
     "Session",
+    "check_room",
     "open_parts",
     "open_session",
     "optimize_basic",
@@ -83,7 +84,6 @@ def open_session(
     Raises:
         CompiledError: The graph was to be written, and the execution provider compiles it.
         ModelError: onnxruntime refuses the model.
-        OSError: The graph was to be written, and there is no room for it.
         TargetError: The execution provider is not installed, or does not start.
     """
     provider = provider_of(target.ep), dict(target.options)
@@ -110,8 +110,6 @@ def open_session(
             raise CompiledError(
                 f"execution provider '{target.ep}' compiles graphs and does not show what it runs"
             ) from error
-        if optimized_path is not None:
-            _write_some(optimized_path.parent)
         where = "model" if isinstance(model, bytes) else str(model)
         raise ModelError(f"{where}: onnxruntime cannot open it: {one_line(error)}") from error
     if provider[0] not in session.get_providers():  # onnxruntime goes on with the CPU alone
@@ -146,8 +144,12 @@ def _write_optimized(options: ort.SessionOptions, path: Path, keeps_constants: b
         data.symlink_to(os.devnull)
 
 
-def _write_some(folder: Path) -> None:
-    """Raise what the system says where nothing can be written any more: onnxruntime's error doesn't say why."""
+def check_room(folder: Path) -> None:
+    """Where onnxruntime could not write a graph, and does not say why.
+
+    Raises:
+        OSError: Nothing can be written there any more.
+    """
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(bytes(_SOME))
 
@@ -182,5 +184,5 @@ def optimize_basic(
     try:
         ort.InferenceSession(skeleton, options, providers=["CPUExecutionProvider"], enable_fallback=0)
     except Exception as error:
-        _write_some(path.parent)
+        check_room(path.parent)
         raise ModelError(f"onnxruntime cannot optimize the model: {one_line(error)}") from error

@@ -187,7 +187,7 @@ class Reader:
             what = f"none of {len(timed)} trials has a latency ratio below {high}"
         if what:
             self._has_warned_of_units = True
-            warn_caller(f"{what}: give candidate / float, 1 for float itself, and no seconds or milliseconds")
+            warn_caller(f"{what}: it should be candidate / float, 1 for float itself, and no seconds or milliseconds")
 
     def _is_whole(self, trial: FrozenTrial) -> bool:
         return all(trial.params.get(region) in self._layout.schemes for region in self._layout.regions)

@@ -1,5 +1,6 @@
 """Where results are kept that are the same whenever they are made anew."""
 
+import logging
 import os
 import tempfile
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from autoquant.runtime.providers import runtime_version
 
 __all__ = ["cache_sentences", "made_by", "memory_of", "recalled", "trim_cache", "user_cache"]
 
+_LOG = logging.getLogger("autoquant")
 _Found = TypeVar("_Found")
 _MOST_BYTES = 4_000_000_000
 
@@ -59,7 +61,10 @@ def memory_of(folder: str | os.PathLike[str]) -> joblib.Memory:
 
     It keeps nothing where that cannot be written, or where ``~`` leads nowhere.
     """
-    return joblib.Memory(None if cache_sentences(folder) else _own_folder(folder), verbose=0)
+    sentences = cache_sentences(folder)
+    for sentence in sentences:
+        _LOG.warning("%s", sentence)
+    return joblib.Memory(None if sentences else _own_folder(folder), verbose=0)
 
 
 def cache_sentences(folder: str | os.PathLike[str]) -> list[str]:

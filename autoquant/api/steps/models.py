@@ -76,7 +76,8 @@ def read_data(model: str | os.PathLike[str], source: DataSource | None = None, *
     Args:
         model: The float model's file, or ``example:digits``.
         source: The data, see the guide; an example brings its own.
-        role: What they are for, ``calibration``, ``evaluation`` or ``held-out``, for messages.
+        role: What they are for, ``calibration``, ``evaluation`` or ``held-out``: for messages, and for which of its
+            samples an example brings.
 
     Raises:
         DataError: There are none, or they do not fit the model.

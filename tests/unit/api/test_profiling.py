@@ -111,10 +111,10 @@ def test_regions_change_by_what_their_kernels_take_beyond_float_as_a_share_of_th
     np.testing.assert_allclose(found.change, expected, atol=1e-12)
 
 
-def test_what_is_in_no_region_is_a_share_of_the_float_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_in_no_region_is_a_share_of_the_users_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert profiled(Profiling(STATIC)).outside == {}
     monkeypatch.setattr("autoquant.api.profiling.outside_us", lambda found, *_: {"Sin": found.kernel_us["y"]})
-    assert profiled(Profiling(STATIC)).outside == {"Sin": FLOAT_US[3] / sum(FLOAT_US)}
+    assert profiled(Profiling(STATIC)).outside == {"Sin": FLOAT_US[3] / sum(MODEL_US)}
 
 
 def test_without_dynamic_schemes_there_are_two_ways() -> None:

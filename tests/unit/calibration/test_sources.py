@@ -11,7 +11,7 @@ from autoquant.domain.feed import Feed
 from autoquant.errors import DataError
 from autoquant.examples import example
 
-FORMS = "give an .npz, an .npy, a folder of them, or module:callable"
+FORMS = "give an .npz, an .npy, a folder of them, module:callable, or example:digits"
 X = np.arange(6, dtype=np.float32).reshape(3, 2)
 
 

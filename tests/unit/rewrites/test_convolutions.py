@@ -230,6 +230,11 @@ def test_a_convolution_of_other_values_stays(body: str, size: str) -> None:
     assert transpose_upsampled(model) is model
 
 
+def test_where_a_resize_has_no_way_to_say_how_places_are_found_it_stays() -> None:
+    model = model_with("u = Resize(x, double) y = Conv<pads=[1,1,1,1]>(u, k3)", opset=10)
+    assert transpose_upsampled(model) is model
+
+
 @pytest.mark.parametrize("mode", ["", ', mode="CRD"', ', mode="DCR"'])
 @pytest.mark.parametrize("block", [1, 2, 3])
 def test_depth_becomes_space_by_transposes_of_one_axis_each(mode: str, block: int) -> None:

@@ -340,8 +340,8 @@ def test_values_of_float_that_can_be_no_ratio_are_warned_of_once(
 ) -> None:
     (said,) = told([a_timed(MIXED, 0.5), a_timed(FLOAT, ratio), a_timed(FLOAT, ratio)], recwarn)
     assert said == (
-        f"trial 1 quantizes nothing and has {ratio} as a latency ratio: give candidate / float, 1 for float itself, and"
-        " no seconds or milliseconds"
+        f"trial 1 quantizes nothing and has {ratio} as a latency ratio: it should be candidate / float, 1 for float"
+        " itself, and no seconds or milliseconds"
     )
 
 
