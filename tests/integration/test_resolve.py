@@ -16,18 +16,15 @@ import pytest
 
 import autoquant
 from autoquant import AutoquantError
-from autoquant.api.attempts import process_errors
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.examples import example
-from autoquant.report.front_json import front_from_json
 from autoquant.study.demand import Predicted, fastest_predicted
 from autoquant.study.layout import Layout
 from autoquant.study.study import Study
 from tests.integration.conftest import Command, contents, deliver_all_finalists, run_command
 from tests.models import floats, model_of
-from tests.unit.api.resolving import a_prediction
 
 SPACES = Path(__file__).parents[2] / "search_spaces"
 
@@ -235,46 +232,6 @@ def test_what_is_not_shown_to_be_faster_is_not_delivered_and_that_is_said(
     assert [path.name for path in Path("other/models").glob("*.onnx")] == [Path(member["path"]).name]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "phrase"),
-    [
-        (["--min-snr", "150"], "nothing faster than float is predicted to keep 150 dB; demand less"),
-        (["--min-snr", "20", "--max-latency-ratio", "0.001"], "of float's latency, not 0.001; demand less of one"),
-        (["--min-snr", "20", "--time", "soon"], "--time soon: write a number with a unit"),
-        (["--min-snr", "nan"], "the lowest SNR is nan dB"),
-    ],
-)
-def test_what_cannot_be_had_is_one_sentence_and_leaves_nothing(
-    command: Command, digits: dict[Path, bytes], arguments: list[str], phrase: str
-) -> None:
-    result = command("resolve", "digits", "--out", "other", *arguments)
-    assert result.exit_code == 2, result.output
-    assert phrase in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert not Path("other").exists()
-    assert contents("digits") == digits
-
-
-@pytest.mark.usefixtures("digits")
-def test_the_preprocessed_model_alone_is_no_answer_beyond_its_snr(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-
-    def faster_than_float(*_: Any, **named: Any) -> Predicted:
-        asked.append(named["process_errors"])
-        return a_prediction(assignment={}, snr_db=120.0, ratios=(0.95,))
-
-    monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", faster_than_float)
-    result = command("resolve", "digits", "--min-snr", "121", "--out", "other")
-    assert result.exit_code == 2, result.output
-    assert "nothing faster than float is predicted to keep 121 dB; " in result.stderr
-    front = front_from_json(Path("digits/front.json").read_text(encoding="utf-8"))
-    assert asked == [process_errors(front, ["cpu-1t"])]
-    assert command("resolve", "digits", "--min-snr", "100", "--out", "other").exit_code == 0
-    assert len(pd.read_csv("other/trials.csv")) == 14 + 1
-
-
 def test_another_model_data_or_environment_is_refused(command: Command, run: dict[Path, bytes]) -> None:
     def refused() -> str:
         result = command("resolve", "run", "--min-snr", "20", "--out", "other")
@@ -384,23 +341,3 @@ def test_what_has_moved_is_given_again(command: Command, run: dict[Path, bytes])
     np.savez("others.npz", x=floats(10, 8, seed=9))
     others = command(*asked[:-1], "third", *moved[:-1], "others.npz")
     assert "run: its run has another evaluation data" in others.stderr
-
-
-@pytest.mark.usefixtures("digits")
-@pytest.mark.parametrize(("ratio", "is_built"), [(1.1, True), (1.3, False)])
-def test_what_is_slower_than_float_without_doubt_is_not_built(
-    command: Command, monkeypatch: pytest.MonkeyPatch, ratio: float, is_built: bool
-) -> None:
-    def slower(study: Study, layout: Layout, **_: Any) -> Predicted:
-        region, scheme = next((int(i), int(j)) for i, j in np.argwhere(layout.allowed) if j)
-        return a_prediction(
-            assignment={layout.regions[region]: layout.schemes[scheme]},
-            snr_db=60.0,
-            ratios=(ratio,),
-            ratio_errors=(0.1,),
-        )
-
-    monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", slower)
-    result = command("resolve", "digits", "--min-snr", "20", "--out", "other")
-    assert result.exit_code == (0 if is_built else 2), result.output
-    assert ("nothing faster than float is predicted to keep 20 dB" in result.stderr) is not is_built
