@@ -151,7 +151,7 @@ class Judging:
         left_s, running_s = self.time.seconds - n_samples * baseline_s, n_samples * file_s
         n = costs.n_least(left_s, running_s=running_s, timed_share=_TIMED_SHARE)
         late = "there was no time to compare the outputs of {}, which are left out; give more time"
-        self.roster.leave_out(kept[n:], late)
+        self.roster.leave_out(kept[max(n, FEW) :], late)
         self._close(worker, kept)
 
     def _score(self, worker: Worker, target: str) -> None:

@@ -51,9 +51,10 @@ def test_the_float_model_is_one_by_definition_and_opened_like_the_others(files: 
     assert all(footprint.opening_ms > 0 for footprint in baseline.footprint.values())
 
 
-def test_without_time_the_most_important_file_is_still_run_on_every_sample(files: dict[str, Path]) -> None:
-    found = measurement({**files, "third": files["other"]}, seconds=-1).run()
-    assert list(found) == ["same", REFERENCE]
+def test_without_time_the_most_important_files_are_still_run_on_every_sample(files: dict[str, Path]) -> None:
+    more = {name: files["other"] for name in ("third", "fourth", "fifth")}
+    found = measurement({**files, **more}, seconds=-1).run()
+    assert list(found) == ["same", "other", "third", REFERENCE]
     quality = found["same"].judged.quality
     assert quality is not None
     assert quality.n_samples == N_FEEDS

@@ -128,6 +128,14 @@ def test_files_that_there_is_no_time_to_compare_are_counted(monkeypatch: pytest.
     assert process.clock.now < 1.1 * final.deadline
 
 
+def test_outputs_of_a_few_files_are_compared_however_late_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.02}, reference_s=1.0)
+    final = measured(monkeypatch, process, 10.0)
+    assert set(final.rounds[0][2].seconds) == {REFERENCE, *list(FILES)[:FEW]}
+    said = "there was no time to compare the outputs of 17 of 20 files, which are left out; give more time"
+    assert final.notes[0] == said
+
+
 def test_of_files_left_out_no_time_is_kept_for_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Process(FakeClock(), {"cpu-1t": 0.05})
     first_s = STARTING_S + REFERENCE_S + (1 + len(FILES)) * (OPENING_S + 0.05) + len(FILES) * 0.05
