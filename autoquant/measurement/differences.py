@@ -13,9 +13,9 @@ from autoquant.measurement.intervals import (
     STOPPED_LEVEL,
     difference_intervals,
     session_intervals,
-    variance_of_medians,
 )
 from autoquant.measurement.latency import REFERENCE, Timings, bootstrap_interval
+from autoquant.measurement.medians import variance_of_medians
 
 __all__ = ["UNSEEN_SPREAD", "shown_faster"]
 

@@ -20,7 +20,6 @@ __all__ = [
     "difference_intervals",
     "intervals_by_target",
     "session_intervals",
-    "variance_of_medians",
 ]
 
 PRIOR_SESSIONS = 4.0
@@ -33,10 +32,6 @@ LEVEL = 0.95
 STOPPED_LEVEL = 0.975
 """Who ends as soon as intervals are narrow ends rather where the spread happens to look small: intervals of 95 % then
 cover the truth in 92 % of the cases, and those of this level in 95 % or more."""
-_OF_MEDIAN = 1.2533 / 1.349
-"""Standard error of the median of n normal numbers by their interquartile range, times the root of n - 1: with n that
-of few is too small, of three by a quarter."""
-_TELLING_ROUNDS = 3
 Key = TypeVar("Key")
 Floats = npt.NDArray[np.float64]
 NO_ROUNDS: Mapping[Any, float] = MappingProxyType({})
@@ -76,7 +71,7 @@ def session_intervals(
     Args:
         medians: Positive medians, one for each session, by what was measured; two sessions at least.
         rounds: The variance of the logarithm of one of them, as far as the rounds that it is of tell; for those of
-            which that is known, see ``variance_of_medians``.
+            which that is known, see ``medians.variance_of_medians``.
         level: Of the interval of the value.
 
     References:
@@ -137,25 +132,6 @@ def _freedom(logs: Sequence[Floats]) -> float:
         return _LEAST_FREEDOM
     parts = of_common**2 / (n - 1) + of_rest**2 / ((n - 1) * (len(logs) - 1))
     return max(_LEAST_FREEDOM, (of_common + of_rest) ** 2 / parts)
-
-
-def variance_of_medians(values: Floats, sessions: npt.NDArray[np.int64]) -> float:
-    """Of the logarithm of a session's median, as far as the rounds inside sessions tell, in the mean of the sessions.
-
-    By the interquartile range, as for normal numbers. A session of two rounds tells nothing; 0 where there are no
-    others.
-
-    Args:
-        values: Of the rounds, positive; shape (n,).
-        sessions: Number of the session of each; shape (n,).
-    """
-    groups = [values[sessions == number] for number in np.unique(sessions)]
-    found = [
-        float(np.square(_OF_MEDIAN * np.subtract(*np.quantile(np.log(group), [0.75, 0.25])))) / (len(group) - 1)
-        for group in groups
-        if len(group) >= _TELLING_ROUNDS
-    ]
-    return statistics.fmean(found) if found else 0.0
 
 
 def _moderated(

@@ -16,7 +16,7 @@ from autoquant.domain.feed import Feed, Shapes, shapes_of
 from autoquant.domain.front import FLOAT_ID
 from autoquant.domain.measurement import Latency
 from autoquant.measurement.costs import TIMING_S
-from autoquant.measurement.intervals import variance_of_medians
+from autoquant.measurement.medians import variance_of_medians
 from autoquant.runtime.clocks import Clock
 from autoquant.runtime.session import Session
 from autoquant.runtime.streams import ready

@@ -12,8 +12,8 @@ from autoquant.measurement.intervals import (
     difference_intervals,
     intervals_by_target,
     session_intervals,
-    variance_of_medians,
 )
+from autoquant.measurement.medians import variance_of_medians
 
 medians = st.lists(st.floats(0.01, 100), min_size=2, max_size=8)
 
@@ -167,20 +167,6 @@ def test_medians_of_few_rounds_that_agree_are_not_known_better_than_these_rounds
     assert found["b"] == plain["b"]
     alone = session_intervals({"a": agreeing["a"]}, rounds={"a": 0.01**2})["a"]
     assert math.log(alone.high / alone.value) == pytest.approx(1.96 * 0.01 / math.sqrt(3), rel=1e-3)
-
-
-@pytest.mark.parametrize("n_rounds", [3, 4, 5, 12, 40])
-def test_what_rounds_say_of_a_median_is_what_medians_differ_by(n_rounds: int) -> None:
-    rng, n_sessions = np.random.default_rng(5), 4000
-    logs = 0.05 * rng.standard_normal((n_sessions, n_rounds))
-    found = variance_of_medians(np.exp(logs.ravel()), np.repeat(np.arange(n_sessions), n_rounds))
-    assert found == pytest.approx(float(np.var(np.median(logs, axis=1))), rel=0.2)
-
-
-def test_sessions_of_two_rounds_say_nothing_of_medians() -> None:
-    assert variance_of_medians(np.array([1.0, 2.0, 1.0, 3.0]), np.array([0, 0, 1, 1])) == 0
-    both = variance_of_medians(np.array([1.0, 9.0, 1.0, 2.0, 3.0]), np.array([0, 0, 1, 1, 1]))
-    assert both == variance_of_medians(np.array([1.0, 2.0, 3.0]), np.array([0, 0, 0])) > 0
 
 
 def test_intervals_of_sessions_that_happen_to_agree_cover_the_next_one_more_often() -> None:

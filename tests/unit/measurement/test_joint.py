@@ -52,7 +52,7 @@ def test_the_float_model_is_one_by_definition_and_opened_like_the_others(files: 
 
 
 def test_without_time_the_most_important_files_are_still_run_on_every_sample(files: dict[str, Path]) -> None:
-    more = {name: files["other"] for name in ("third", "fourth", "fifth")}
+    more = dict.fromkeys(("third", "fourth", "fifth"), files["other"])
     found = measurement({**files, **more}, seconds=-1).run()
     assert list(found) == ["same", "other", "third", REFERENCE]
     quality = found["same"].judged.quality
