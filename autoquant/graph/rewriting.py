@@ -46,7 +46,7 @@ from autoquant.rewrites.packed import pack_places
 from autoquant.rewrites.pads import concatenate_zeros, crop, drop_pads, fold_pads, spell_pads
 from autoquant.rewrites.piecewise import clip_first, merge_clips, split_prelu
 from autoquant.rewrites.places import take_rows
-from autoquant.rewrites.pools import convolve_first, lower_average_pool, weigh_pools
+from autoquant.rewrites.pools import convolve_first, drop_idle_dilations, lower_average_pool, weigh_pools
 from autoquant.rewrites.recognised import recognise_activations
 from autoquant.rewrites.repeats import multiply_outer, repeat_last
 from autoquant.rewrites.resize_axes import spell_axes
@@ -104,6 +104,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         _transpose_first,
         drop_pads,
         spell_pads,
+        drop_idle_dilations,
         lower_average_pool,
         *((weigh_pools,) if is_for_cpu else ()),
         crop,

@@ -33,6 +33,7 @@ __all__ = [
     "gets_dimensions",
     "hard_sigmoid_factors",
     "has_constant_bias",
+    "has_integer_twin",
     "is_float_constant",
     "is_linear",
     "is_of_sizes",
@@ -214,7 +215,7 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
         return False
     if kind is Kind.LINEAR:
         return why_float(node, graph) is None
-    if node.op_type == "AveragePool" and not _has_integer_twin(node, graph):
+    if node.op_type == "AveragePool" and not has_integer_twin(node, graph):
         return False
     if kind is Kind.SAME_RANGE:
         return not graph.is_constant(node.inputs[0]) and _takes_integers(node, graph)
@@ -224,7 +225,7 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
     return not all(graph.is_constant(name) for name in activations(node, graph))
 
 
-def _has_integer_twin(pool: Node, graph: Graph) -> bool:
+def has_integer_twin(pool: Node, graph: Graph) -> bool:
     """Whether QLinearAveragePool, which onnxruntime makes of an AveragePool, computes the same means.
 
     It knows no dilations. Of the places of a window that reaches beyond the padding it counts others.

@@ -2,14 +2,15 @@
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import MOVING_KINDS, Kind, is_linear, kind_of
+from autoquant.model.ops import MOVING_KINDS, Kind, has_integer_twin, is_linear, kind_of
 from autoquant.qdq.plan import Plan
 
 __all__ = ["comes_from_dq", "needs_breaker", "would_pool_integers"]
 
 _REQUANTIZED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Float operators that onnxruntime turns into int8: between DQ and Q by its WeightBiasQuantization, a MatMul as the
-Gemm that it becomes with an Add; and behind two DQ, whatever follows, by its QDQ fusions."""
+Gemm that it becomes with an Add; and behind two DQ, whatever follows, by its QDQ fusions. Of an AveragePool it makes an
+integer one, which is another function of some."""
 
 
 def needs_breaker(node: Node, graph: Graph, plan: Plan) -> bool:
@@ -42,9 +43,10 @@ def comes_from_dq(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
 
 
 def _would_be_quantized(node: Node, graph: Graph, plan: Plan) -> bool:
-    if node.op_type not in _REQUANTIZED:
+    is_other_pool = node.op_type == "AveragePool" and not has_integer_twin(node, graph)
+    if node.op_type not in _REQUANTIZED and not is_other_pool:
         return False
-    if is_linear(node, graph):
+    if is_other_pool or is_linear(node, graph):
         return comes_from_dq(node.inputs[0], graph, plan) and _leads_to_q(node.outputs[0], graph, plan)
     return all(comes_from_dq(name, graph, plan) for name in node.inputs[:2])
 

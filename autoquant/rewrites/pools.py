@@ -20,7 +20,7 @@ from autoquant.model.windows import RANKS, UNPADDED, Axis, window_axes
 from autoquant.rewrites.chain import Chain
 from autoquant.rewrites.edits import Edit, Parts, of_each_node
 
-__all__ = ["convolve_first", "lower_average_pool", "spell_ceiled", "weigh_pools"]
+__all__ = ["convolve_first", "drop_idle_dilations", "lower_average_pool", "spell_ceiled", "weigh_pools"]
 
 _MOST_PLACES = 14 * 14
 """Of a window: larger ones are as fast, but each channel of the weight holds them all."""
@@ -61,6 +61,17 @@ def _is_floored(node: Node, graph: Graph) -> bool:
 def _is_unpadded(node: Node) -> bool:
     """Whether nothing is padded but what the node itself says."""
     return node.attributes.get("auto_pad", UNPADDED[0]) in UNPADDED
+
+
+@of_each_node(_SLOW_OPSET)
+def drop_idle_dilations(edit: Edit, node: Node) -> None:
+    """An AveragePool without dilations that leave nothing out: the integer kernel knows no such attribute."""
+    if node.op_type == "AveragePool" and set(node.attributes.get("dilations", ())) == {1}:
+        plain = edit.graph.copy_of(node)
+        kept = [attribute for attribute in plain.attribute if attribute.name != "dilations"]
+        del plain.attribute[:]
+        plain.attribute.extend(kept)
+        edit.replaced[node.index] = (plain,)
 
 
 def convolve_first(model: onnx.ModelProto) -> onnx.ModelProto:

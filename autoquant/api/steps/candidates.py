@@ -16,6 +16,7 @@ from autoquant.domain.scheme import FLOAT, RangeMethod, TensorFormat
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import CalibrationRange, Statistics
 from autoquant.errors import UsageError
+from autoquant.model.copies import opset_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -155,9 +156,9 @@ def build(
 
     Raises:
         SpaceError: The space cannot be read.
-        UsageError: An argument is of another type, the assignment names an unknown region or scheme, or a scheme of the
-            space doesn't round to the nearest integer and there is no rounder, or the statistics are those of another
-            model or lack what an operator reads or writes.
+        UsageError: An argument is of another type, the assignment names an unknown region or scheme or one that the
+            opset of the model cannot express, or a scheme of the space doesn't round to the nearest integer and there
+            is no rounder, or the statistics are those of another model or lack what an operator reads or writes.
     """
     check_prepared_type(prepared)
     check_several("regions", found, Region, "what find_regions(prepared) gives")
@@ -169,13 +170,25 @@ def build(
             f"the statistics hold tensor '{unknown}', which the model lacks; give those of calibrate(prepared, samples)"
         )
     definition = definition_of(space, ep)
-    schemes = [FLOAT, *(scheme.name for scheme in definition.schemes)]
-    regions_there = [region.id for region in found]
+    _check_assignment(assignment, prepared, found, definition)
+    return builder_of(prepared, found, statistics, space=definition, ep=ep, rounder=rounder).build(assignment)
+
+
+def _check_assignment(
+    assignment: Assignment, prepared: PreparedModel, found: Sequence[Region], definition: SpaceDefinition
+) -> None:
+    """Whether it names regions and schemes that there are, which the opset of the model can express."""
+    schemes = {scheme.name: scheme for scheme in definition.schemes}
+    regions_there, opset = [region.id for region in found], opset_of(prepared.graph.model)
     for region, scheme in assignment.items():
         if region not in regions_there:
             raise UsageError(f"the assignment names region '{region}', but there is: {', '.join(regions_there)}")
-        if scheme not in schemes:
+        if scheme != FLOAT and scheme not in schemes:
+            there = ", ".join([FLOAT, *schemes])
+            raise UsageError(f"the assignment names scheme '{scheme}', but space {definition.name} has: {there}")
+        least = 0 if scheme == FLOAT else schemes[scheme].opset
+        if least > opset:
             raise UsageError(
-                f"the assignment names scheme '{scheme}', but space {definition.name} has: {', '.join(schemes)}"
+                f"the assignment names scheme '{scheme}', which takes opset {least}, but the model stays at opset"
+                f" {opset}; export it again with opset {least} or newer"
             )
-    return builder_of(prepared, found, statistics, space=definition, ep=ep, rounder=rounder).build(assignment)

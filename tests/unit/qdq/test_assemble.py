@@ -303,9 +303,21 @@ def test_what_is_added_to_a_product_of_16_bits_overflows_nowhere() -> None:
     assert snr_db(case, case.quantized(exact(U16S8), {"a": None}).model) > 60
 
 
-@pytest.mark.parametrize("attributes", ["ceil_mode=1, count_include_pad=1", "count_include_pad=1, pads=[1,1,1,1]"])
-def test_a_pool_whose_windows_reach_beyond_the_edge_means_what_it_did(attributes: str) -> None:
-    body = f"c = Conv(x, w) p = AveragePool<kernel_shape=[2,2], strides=[2,2], {attributes}>(c) y = Conv(p, w)"
+HALF = "kernel_shape=[2,2], strides=[2,2]"
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        f"{HALF}, ceil_mode=1, count_include_pad=1",
+        f"{HALF}, count_include_pad=1, pads=[1,1,1,1]",
+        "kernel_shape=[3,3], strides=[3,3], ceil_mode=1, count_include_pad=1, pads=[1,1,1,1]",
+        f"{HALF}, dilations=[1,1]",
+        f"{HALF}, dilations=[2,1]",
+    ],
+)
+def test_a_pool_means_what_it_did_whatever_the_integer_kernel_knows(attributes: str) -> None:
+    body = f"c = Conv(x, w) p = AveragePool<{attributes}>(c) y = Conv(p, w)"
     case = case_of(model_of("(float[1,4,9,9] x) => (float[] y)", body, {"w": floats(4, 4, 1, 1)}))
     ours = case.quantized(exact(U8S8_CHANNEL)).model
     assert snr_db(case, ours) > 25

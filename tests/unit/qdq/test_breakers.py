@@ -47,6 +47,23 @@ def test_a_linear_operator_between_integers_would_be_quantized(call: str, dims: 
     assert not breaks(body, produced="x", integer="", dims=dims)
 
 
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ("kernel_shape=[2,2]", False),
+        ("kernel_shape=[2,2], dilations=[2,2]", True),
+        ("kernel_shape=[2,2], strides=[2,2], pads=[1,1,0,0], ceil_mode=1, count_include_pad=1", True),
+    ],
+)
+def test_a_mean_that_the_integer_kernel_does_not_compute_would_be_another_one(
+    attributes: str, *, expected: bool
+) -> None:
+    body = f"n = AveragePool<{attributes}>(x) y = Sigmoid(n)"
+    assert breaks(body, produced="x", integer="y") is expected
+    assert not breaks(body, produced="x", integer="")
+    assert not breaks(body, produced="", integer="y")
+
+
 @pytest.mark.parametrize("call", ["Sigmoid(x)", "Relu(x)", "Add(x, o)", "GlobalAveragePool(x)"])
 def test_other_operators_stay_float_by_themselves(call: str) -> None:
     assert not breaks(f"n = {call} y = LeakyRelu(n)", produced="xo", integer="y")

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph
 from autoquant.model.rewrite import drop_inferable_types, infer_shapes
-from autoquant.rewrites.pools import convolve_first, lower_average_pool, spell_ceiled, weigh_pools
+from autoquant.rewrites.pools import (
+    convolve_first,
+    drop_idle_dilations,
+    lower_average_pool,
+    spell_ceiled,
+    weigh_pools,
+)
 from tests.models import constants_of, feed_of, floats, model_of, op_types, outputs_of
 from tests.rewriting import rewritten
 
@@ -304,3 +310,11 @@ def test_pools_whose_channels_fill_no_block_are_weighed(attributes: str, size: s
 )
 def test_other_pools_are_left(body: str, size: str, opset: int) -> None:
     assert_weighed(body, ["MaxPool" if "MaxPool" in body else "AveragePool"], size=size, opset=opset)
+
+
+@pytest.mark.parametrize(("dilations", "is_kept"), [("[1,1]", False), ("[2,1]", True)])
+def test_dilations_that_leave_nothing_out_are_dropped(dilations: str, *, is_kept: bool) -> None:
+    model = model_of("(float[2,5,6,9] x) => (float[] y)", f"y = AveragePool<{PADDED}, dilations={dilations}>(x)")
+    (pool,) = rewritten(drop_idle_dilations, model, rtol=1e-6, atol=1e-6).graph.node
+    assert any(attribute.name == "dilations" for attribute in pool.attribute) is is_kept
+    assert {attribute.name for attribute in pool.attribute} >= {"kernel_shape", "pads"}

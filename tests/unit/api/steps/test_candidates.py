@@ -23,6 +23,19 @@ def test_an_assignment_of_unknown_names_is_a_usage_error(model: Path, samples: S
         build(prepared, found, statistics, {"nowhere": "float"})  # type: ignore[dict-item]
 
 
+def test_a_scheme_that_the_opset_cannot_express_is_a_usage_error(tmp_path: Path) -> None:
+    body = "c = Conv(x, w) h = Relu(c) y = Hardmax<axis=1>(h)"
+    model = model_of("(float[1,4,5,5] x) => (float[1,4,5,5] y)", body, {"w": floats(4, 4, 1, 1)}, opset=11)
+    path = saved(model, tmp_path / "old.onnx")
+    samples = read_data(path, {"x": floats(3, 4, 5, 5)})
+    prepared = prepare(path, samples)
+    found, statistics = find_regions(prepared), calibrate(prepared, samples, cache_folder=tmp_path)
+    build(prepared, found, statistics, {found[0].id: "float"})
+    said = "scheme 'u8s8-channel-mse', which takes opset 13, but the model stays at opset 11; export it again with"
+    with pytest.raises(UsageError, match=said):
+        build(prepared, found, statistics, {found[0].id: "u8s8-channel-mse"})
+
+
 def test_statistics_of_another_space_are_a_usage_error(tmp_path: Path) -> None:
     body = "c = Conv(x, w) y = Tanh(c)"
     path = saved(
