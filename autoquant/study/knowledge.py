@@ -50,20 +50,24 @@ class Knowledge:
 
     def __init__(self, layout: Layout, interest: Interest, prior: LatencyPrior | None = None) -> None:
         self.layout, self.interest, self._prior = layout, interest, prior
-        self.steering = Steering(
-            layout,
-            max_size_bytes=interest.max_size_bytes,
-            has_size=interest.has_size,
-            modelled=interest.modelled,
-        )
         self.frontier = Frontier(layout)
         nothing = np.zeros((0, len(layout.regions)), dtype=np.int64)
         self.suspects = Suspects.of(layout, nothing, nothing)
+        self._reader = Reader(layout, has_size=interest.has_size)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing was learned of any evaluation."""
+        self.steering = Steering(
+            self.layout,
+            max_size_bytes=self.interest.max_size_bytes,
+            has_size=self.interest.has_size,
+            modelled=self.interest.modelled,
+        )
         self.surrogate: Surrogate | None = None
         self.trust = Trust()
-        self._found = observe(layout, [])
+        self._found = observe(self.layout, [])
         self._numbers: list[int] = []
-        self._reader = Reader(layout, has_size=interest.has_size)
         self._pace = Pace()
         self._promised: dict[bytes, Promise] = {}
         self._next_gain = float("inf")
@@ -87,6 +91,8 @@ class Knowledge:
             UsageError: What a trial says cannot be read, see ``Reader``.
         """
         told = self._reader.read(trials, directions)
+        if [trial.number for trial in told.measured[: len(self._numbers)]] != self._numbers:
+            self._begin()  # ratios on as many targets as others have now make some odd that were not
         n_targets = told.found.ratios.shape[1]
         if self.surrogate is None or self.surrogate.n_targets != n_targets:
             self.surrogate = Surrogate(self.layout, n_targets, self._prior)

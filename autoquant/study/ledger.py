@@ -10,7 +10,7 @@ from autoquant.domain.ledger import BorderCost, Estimate, Foresight, Ledger, Reg
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import ALL, DYNAMIC, LINEAR, Codes, Floats, Layout
 from autoquant.study.noise import FLOAT_NOISE
-from autoquant.study.sampler import StructureSampler
+from autoquant.study.sampler import structure_of
 from autoquant.study.surrogate import Surrogate
 from autoquant.study.trust import Trust
 
@@ -33,15 +33,15 @@ def ledger_of(sampler: BaseSampler | None, float_us: Mapping[str, float]) -> Led
         None of a generic sampler, which believes nothing, of one that knew no evaluation, or none that was timed where
         there are several targets, and where no region ever runs on integers.
     """
-    if not isinstance(sampler, StructureSampler) or sampler.surrogate is None or not sampler.surrogate.n_observed:
+    ours = structure_of(sampler)
+    surrogate = None if ours is None else ours.surrogate
+    if ours is None or surrogate is None or not surrogate.n_observed or surrogate.n_targets < len(float_us):
         return None
-    if sampler.surrogate.n_targets < len(float_us):
-        return None
-    layout, trust = sampler.layout, sampler.trust
+    layout, trust = ours.layout, ours.trust
     if not (layout.allowed & (layout.kinds > 0)).any():
         return None
     snr_stretch, latency_stretch = trust.stretch
-    draws = _Draws.of(sampler.surrogate, snr_stretch, latency_stretch)
+    draws = _Draws.of(surrogate, snr_stretch, latency_stretch)
     return Ledger(
         regions=tuple(_region_costs(layout, draws, float_us)),
         borders=tuple(_border_costs(layout, draws, float_us)),

@@ -1,5 +1,6 @@
 """Told trials as the models take them: complete ones, and pruned ones that say their SNR but no ratio."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,7 +53,7 @@ class Told:
         failed: Scheme numbers that those were asked for that failed; shape (n, R).
         is_told: Of these, whether they say that it was the assignment.
         seen: Scheme numbers, as bytes, that need not be asked for again: what was asked for, and what is known to run.
-            A trial that was not to be timed leaves its latency to be asked for.
+            A trial that was not to be timed leaves its latency to be asked for, once, in a study that times any.
     """
 
     measured: Sequence[FrozenTrial]
@@ -111,7 +112,9 @@ class Reader:
             asked=np.array([asked for asked, _ in measured], dtype=np.int64).reshape(-1, len(self._regions)),
             failed=np.array([asked for asked, _ in failed], dtype=np.int64).reshape(-1, len(self._regions)),
             is_told=[is_told for _, is_told in failed],
-            seen=frozenset().union(*(row.seen for row in rows), (x.tobytes() for x in others if x is not None)),
+            seen=frozenset().union(
+                *(row.seen for row in rows), _untimed_for_good(rows), (x.tobytes() for x in others if x is not None)
+            ),
         )
 
     def _see(self, trials: Sequence[FrozenTrial], directions: Sequence[StudyDirection]) -> None:
@@ -268,6 +271,13 @@ class _Row:
     asked: Codes
     evaluated: _Evaluated | None
     seen: frozenset[bytes]
+
+
+def _untimed_for_good(rows: Sequence[_Row]) -> set[bytes]:
+    """Scheme numbers, as bytes, of what nobody times: of all trials without a ratio where none has any."""
+    counts = Counter(row.asked.tobytes() for row in rows if not row.seen)
+    is_timing = any(row.evaluated is not None and row.evaluated.ratios for row in rows)
+    return {codes for codes, n_asked in counts.items() if n_asked > is_timing}
 
 
 def _row(layout: Layout, trial: FrozenTrial) -> _Row:

@@ -31,10 +31,12 @@ class Proposer:
     Attributes:
         known: Learned from every trial so far, of which there may be none.
         rng: Of draws and moves.
+        rank: Place of the candidate that is taken, the best one has 0: others ask at the same time for better ones.
     """
 
     known: Knowledge
     rng: np.random.Generator
+    rank: int = 0
 
     def propose(self, seen: frozenset[bytes], fixed: Fixed) -> tuple[Codes, Promise | None]:
         """One proposal.
@@ -89,7 +91,7 @@ class Proposer:
         expected = expected * self._chances(candidates, predicted)
         times = _FIXED_COST + predicted.ratios[:, : self.known.standing.n_targets].mean(axis=1)
         missed = gain.missed(predicted.snr_db, predicted.ratios @ weights)
-        chosen = int(np.lexsort((missed, -expected / times))[0])
+        chosen = int(np.lexsort((missed, -expected / times))[min(self.rank, len(candidates) - 1)])
         return candidates[chosen], Promise(float(expected[chosen]), weights)
 
     def _chances(self, codes: Codes, found: Prediction) -> Floats:

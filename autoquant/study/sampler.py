@@ -1,12 +1,13 @@
 """A sampler that understands the graph."""
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
 
 from autoquant.domain.measurement import Believed
@@ -21,7 +22,7 @@ from autoquant.study.standing import ALL_OF_INTEREST, Interest
 from autoquant.study.surrogate import Surrogate
 from autoquant.study.trust import Trust
 
-__all__ = ["SAMPLER_ATTRIBUTES", "StructureSampler"]
+__all__ = ["SAMPLER_ATTRIBUTES", "StructureSampler", "structure_of"]
 
 _N_TRIES = 4
 """Proposals for one trial, as long as another process makes the same one at the same time."""
@@ -154,50 +155,53 @@ class StructureSampler(BaseSampler):
         fixed = Fixed.of(self._layout, study, trial, search_space)
         if not fixed.is_free.any():
             return {}
+        is_free = search_space.keys() >= set(self._layout.regions) and fixed.is_free.all()
         with self._lock:
-            for _ in range(_N_TRIES):
+            for n_tried in range(_N_TRIES):
                 trials = every_trial(study)
-                proposal = self._proposal(study, trial, search_space, trials, fixed)
+                if not self._known.is_of(trials):
+                    self.forget()
+                seen = self._known.learn(trials, study.directions)
+                is_generic = self._rng.random() < self._known.trust.generic_share and is_free
+                proposal = self._generic_proposal(study, trial, search_space, seen) if is_generic else {}
+                if not proposal:
+                    proposer = self._beside_others(trial, trials) if n_tried else Proposer(self._known, self._rng)
+                    proposal = self._proposal(proposer, seen, fixed)
                 codes = self._layout.encode(proposal)
                 publish(study, trial, codes)
                 if not is_taken(self._layout, study, trial, codes, trials):
                     break
         return {region: scheme for region, scheme in proposal.items() if region in search_space}
 
-    def _proposal(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        search_space: dict[str, BaseDistribution],
-        trials: list[FrozenTrial],
-        fixed: Fixed,
-    ) -> dict[str, Any]:
-        if not self._known.is_of(trials):
-            self.forget()
-        seen = self._known.learn(trials, study.directions)
-        is_free = search_space.keys() >= set(self._layout.regions) and fixed.is_free.all()
-        if self._rng.random() < self._known.trust.generic_share and is_free:
-            generic = self._generic_proposal(study, trial, search_space)
-            if generic and self._is_new(self._layout.encode(generic), seen):
-                return generic
-        codes, promise = Proposer(self._known, self._rng).propose(seen, fixed)
+    def _proposal(self, proposer: Proposer, seen: frozenset[bytes], fixed: Fixed) -> dict[str, Any]:
+        codes, promise = proposer.propose(seen, fixed)
         if codes.tobytes() in seen:
             self.repeats()
         self._known.expect(codes, promise)
         return self._layout.decode(codes)
 
+    def _beside_others(self, trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> Proposer:
+        """For one that another process proposed at the same time: both give way, and must not meet again."""
+        rank = sum(not other.state.is_finished() and other.number < trial.number for other in trials)
+        return Proposer(self._known, np.random.default_rng(), rank)
+
     def repeats(self) -> None:
         """Hear that a proposal is none that is new, as no other is left."""
 
     def _generic_proposal(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        search_space: dict[str, BaseDistribution],
+        seen: frozenset[bytes],
     ) -> dict[str, Any]:
-        """Empty where trials have schemes of another space, which Optuna's samplers do not pass over."""
+        """Empty where it is not new, or trials have schemes of another space, which Optuna's do not pass over."""
         choices = self._layout.choices.items()
         for other in every_trial(study):
             if any(other.params.get(region, names[0]) not in names for region, names in choices):
                 return {}
-        return self._generic.sample_relative(study, trial, search_space)
+        found = self._generic.sample_relative(study, trial, search_space)
+        return found if found and self._is_new(self._layout.encode(found), seen) else {}
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -209,3 +213,10 @@ class StructureSampler(BaseSampler):
         """Whether it was not proposed yet, and has nothing that never ran or made trials fail."""
         may = self.layout.allowed[np.arange(len(codes)), codes]
         return bool(may.all()) and codes.tobytes() not in seen
+
+
+def structure_of(sampler: object) -> StructureSampler | None:
+    """The structure sampler that proposes: this one, or that inside of a ``PartialFixedSampler``; None of others."""
+    while isinstance(sampler, PartialFixedSampler):
+        sampler = sampler._base_sampler
+    return sampler if isinstance(sampler, StructureSampler) else None

@@ -13,7 +13,7 @@ from autoquant.domain.sampler import SamplerName
 from autoquant.errors import UsageError
 from autoquant.study.layout import Layout
 from autoquant.study.outlook import Outlook
-from autoquant.study.sampler import StructureSampler
+from autoquant.study.sampler import StructureSampler, structure_of
 from autoquant.study.standing import ALL_OF_INTEREST, Interest
 
 __all__ = [
@@ -64,8 +64,9 @@ def make_sampler(
     option ``group`` is for parameters that only some trials have, so that here it would change nothing.
 
     Args:
-        asked: What ``parse_sampler`` gave; an instance is used as it is, but that a structure sampler proposes for
-            ``interest`` from here on, whatever it was made for, and knows nothing of another study.
+        asked: What ``parse_sampler`` gave; an instance is used as it is, but that a structure sampler, one in a
+            ``PartialFixedSampler`` too, proposes for ``interest`` from here on, whatever it was made for, and knows
+            nothing of another study.
         layout: Regions, schemes and borders, which only the structure sampler knows of.
         interest: What proposals are made for, likewise.
         seed: Of proposals; an instance has its own.
@@ -74,13 +75,14 @@ def make_sampler(
     Raises:
         UsageError: The instance is a structure sampler for other regions or schemes.
     """
-    if isinstance(asked, StructureSampler) and asked.layout.choices != layout.choices:
+    ours = structure_of(asked)
+    if ours is not None and ours.layout.choices != layout.choices:
         raise UsageError(
             "the StructureSampler is for other regions or schemes than the search has; make it of the same model, space"
             " and number of regions, or give 'structure'"
         )
-    if isinstance(asked, StructureSampler):
-        asked.begin(interest, prior)
+    if ours is not None:
+        ours.begin(interest, prior)
     if isinstance(asked, BaseSampler):
         return asked
     if asked is SamplerName.STRUCTURE:
@@ -96,19 +98,22 @@ def make_sampler(
 
 def outlook_of(sampler: BaseSampler | None) -> Callable[[], Outlook | None]:
     """What a sampler still expects to gain; generic ones do not know."""
-    return sampler.outlook if isinstance(sampler, StructureSampler) else lambda: None
+    ours = structure_of(sampler)
+    return (lambda: None) if ours is None else ours.outlook
 
 
 def beliefs_of(sampler: BaseSampler | None) -> Mapping[int, Believed]:
     """What a sampler believes of measured trials, by number; generic ones believe what was measured."""
-    return sampler.beliefs() if isinstance(sampler, StructureSampler) else {}
+    ours = structure_of(sampler)
+    return {} if ours is None else ours.beliefs()
 
 
 def least_ratios_of(sampler: BaseSampler | None) -> Callable[[Assignment], Sequence[float]]:
     """What a sampler takes for the least latency ratios of an assignment; generic ones do not know."""
-    return sampler.least_ratios if isinstance(sampler, StructureSampler) else lambda _: ()
+    ours = structure_of(sampler)
+    return (lambda _: ()) if ours is None else ours.least_ratios
 
 
 def is_structured(asked: SamplerChoice) -> bool:
     """Whether the sampler wants one-region probes first, and repeats itself only where nothing else is left."""
-    return asked is SamplerName.STRUCTURE or isinstance(asked, StructureSampler)
+    return asked is SamplerName.STRUCTURE or structure_of(asked) is not None

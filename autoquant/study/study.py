@@ -33,7 +33,7 @@ from autoquant.domain.scheme import FLOAT
 from autoquant.domain.share import Z_95
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError, SamplerError, UsageError
-from autoquant.study.sampler import SAMPLER_ATTRIBUTES, StructureSampler
+from autoquant.study.sampler import SAMPLER_ATTRIBUTES, structure_of
 
 __all__ = ["Study", "quiet", "read_evaluations"]
 
@@ -241,7 +241,7 @@ class Study:
             yield
         except Exception as error:
             sampler = self._asked.sampler
-            if isinstance(sampler, StructureSampler):
+            if structure_of(sampler) is not None:
                 raise
             raise SamplerError(
                 f"sampler {type(sampler).__name__} cannot go on, put it right or give another one"

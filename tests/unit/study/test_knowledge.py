@@ -26,12 +26,16 @@ from tests.unit.study.additive import (
 DIRECTIONS = [StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE]
 
 
-def a_trial(name: str, number: int, state: TrialState = TrialState.COMPLETE) -> FrozenTrial:
+def a_trial(
+    name: str, number: int, state: TrialState = TrialState.COMPLETE, constraints: dict[str, float] | None = None
+) -> FrozenTrial:
     """That everything runs with one scheme; failed ones say nothing."""
     params: dict[str, str] = dict.fromkeys(map(str, REGIONS), name)
     distributions: dict[str, BaseDistribution] = dict.fromkeys(params, CategoricalDistribution(CHOICES))
     values = list(objectives(params)) if state is TrialState.COMPLETE else None
-    trial = create_trial(state=state, params=params, distributions=distributions, values=values)
+    trial = create_trial(
+        state=state, params=params, distributions=distributions, values=values, constraints=constraints
+    )
     trial.number = number
     return trial
 
@@ -56,6 +60,20 @@ def test_trials_are_learned_once_each_and_those_of_another_study_are_others() ->
     assert known.beliefs().keys() == {4, 7}
     assert known.is_of([first, second])
     assert not known.is_of([second])
+
+
+def test_demands_are_those_of_the_trials_that_count_where_others_no_longer_do() -> None:
+    """Those with ratios on as many targets as most."""
+    known = Knowledge(a_layout(), Interest())
+    trials = [a_trial("a", 0, constraints={"drop": 1.0}), a_trial("b", 1), a_trial("float", 2)]
+    known.learn(trials[:1], DIRECTIONS)
+    assert not known.steering.keeps.any()
+    for trial in trials[1:]:
+        trial.user_attrs = {"snr_db": 40.0, "ratios": [0.5, 0.6]}
+    with pytest.warns(UserWarning, match="nothing is learned of trial 0"):
+        known.learn(trials, DIRECTIONS)
+    assert known.beliefs().keys() == {1, 2}
+    assert known.steering.keeps.tolist() == [True, True]
 
 
 @pytest.mark.parametrize("state", [TrialState.COMPLETE, TrialState.FAIL])

@@ -1,6 +1,9 @@
 """The sampler beside threads, processes and other samplers."""
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -161,3 +164,37 @@ def test_what_another_process_proposes_at_the_same_time_is_left_to_it() -> None:
     storage.others.append(lambda: theirs.append(suggested(second.ask())))
     assert suggested(first.ask()) not in theirs
     assert len(theirs) == 1
+
+
+class Lockstep(InMemoryStorage):
+    """Lets nobody go on from a publication before another one has published as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._both = threading.Barrier(2)
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: JSONSerializable) -> None:
+        super().set_trial_system_attr(trial_id, key, value)
+        if key.startswith("autoquant"):
+            with suppress(threading.BrokenBarrierError):
+                self._both.wait(10)
+
+
+def test_processes_that_give_way_at_once_do_not_meet_again() -> None:
+    """With equal seeds they would propose the same for ever."""
+    storage = Lockstep()
+    studies = [
+        optuna.create_study(
+            directions=["maximize", "minimize"],
+            study_name="shared",
+            storage=storage,
+            load_if_exists=True,
+            sampler=StructureSampler(a_layout(), seed=0),
+        )
+        for _ in range(2)
+    ]
+    for name in ("float", "a"):
+        told(studies[0], dict.fromkeys(REGIONS, name), TrialState.COMPLETE)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda study: suggested(study.ask()), studies)
+    assert first != second

@@ -2,12 +2,19 @@ import warnings
 
 import optuna
 import pytest
-from optuna.samplers import NSGAIISampler, RandomSampler, TPESampler
+from optuna.samplers import NSGAIISampler, PartialFixedSampler, RandomSampler, TPESampler
 
 from autoquant.domain.sampler import SamplerName
 from autoquant.errors import UsageError
 from autoquant.study.sampler import StructureSampler
-from autoquant.study.samplers import beliefs_of, is_structured, least_ratios_of, make_sampler, parse_sampler
+from autoquant.study.samplers import (
+    beliefs_of,
+    is_structured,
+    least_ratios_of,
+    make_sampler,
+    outlook_of,
+    parse_sampler,
+)
 from autoquant.study.standing import Interest
 from tests.unit.study import layouts
 from tests.unit.study.additive import REGIONS, a_layout, a_study
@@ -70,6 +77,21 @@ def test_a_structure_sampler_proposes_for_the_demands_of_the_search_that_it_is_g
         found.append([tuple(trial.params.values()) for trial in study.trials])
     assert found[0] == found[1]
     assert found[0] != [tuple(trial.params.values()) for trial in a_study(StructureSampler(a_layout()), 25).trials]
+
+
+def test_a_structure_sampler_beside_fixed_regions_is_one() -> None:
+    interest, fixed = Interest(min_snr_db=45.0), {str(REGIONS[0]): "float"}
+    inner = [StructureSampler(a_layout()), StructureSampler(a_layout(), interest)]
+    samplers = [PartialFixedSampler(fixed, each) for each in inner]
+    found = [a_study(make_sampler(samplers[0], a_layout(), interest), 20), a_study(samplers[1], 20)]
+    assert [trial.params for trial in found[0].trials] == [trial.params for trial in found[1].trials]
+    assert is_structured(samplers[0])
+    assert beliefs_of(samplers[0]) == inner[0].beliefs()
+    assert len(beliefs_of(samplers[0])) > 0
+    assert outlook_of(samplers[0])() is not None
+    assert len(least_ratios_of(samplers[0])(dict.fromkeys(REGIONS, "a"))) == 1
+    with pytest.raises(UsageError, match="for other regions or schemes"):
+        make_sampler(samplers[0], layouts.a_layout())
 
 
 def test_an_unknown_name_is_refused() -> None:
