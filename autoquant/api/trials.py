@@ -38,7 +38,8 @@ _LEAST_GAIN = 1e-4
 _MOST_FLAT = 3
 """So many looks in a row at a plateau end a search."""
 _FIRST_SHARE = 0.1
-"""Of the budget, which the search may take longer so that one candidate is evaluated: without any all was in vain."""
+"""Of the budget, which the search may take longer so that one candidate is evaluated: without any all was in vain. A
+preprocessed model that is likely to be much faster may so too: of few trials it may be the only one with a high SNR."""
 _FEW_TRIALS = 3
 _MANY_TRIALS = 40
 """Where there is time for fewer trials, they have fewer rounds."""
@@ -226,11 +227,12 @@ class Trials:
 
     @property
     def _left(self) -> float:
-        """Seconds for trials: what is left without what follows them, and a little more for the first candidate."""
+        """Seconds for trials: what is left without what follows them, and a little more for what must not miss."""
         has_size = self.study.objectives.has_size
         finish_s = self.finish.seconds(self.study.evaluations, self._costs, self.deadline, has_size=has_size)
-        is_first = not any(evaluation.is_quantized for evaluation in self.study.evaluations)
-        return self.deadline.left - finish_s + (_FIRST_SHARE * self.deadline.limit_s if is_first else 0.0)
+        found = {evaluation.is_quantized for evaluation in self.study.evaluations}
+        is_missing = True not in found or (self.is_float_faster and False not in found)
+        return self.deadline.left - finish_s + (_FIRST_SHARE * self.deadline.limit_s if is_missing else 0.0)
 
     def _trial(self, assignment: Assignment | None = None) -> bool:
         """Ask, evaluate, tell; False where the time was over before there was an outcome."""

@@ -122,6 +122,20 @@ def test_a_first_candidate_may_take_a_tenth_of_the_budget_beyond_its_time(
     assert len(answers.seen) == n_expected
 
 
+@pytest.mark.parametrize(("is_float_faster", "n_expected"), [(False, 1), (True, 2)])
+def test_a_faster_float_model_may_take_a_tenth_of_the_budget_beyond_the_time_as_well(
+    tmp_path: Path, n_expected: int, *, is_float_faster: bool
+) -> None:
+    answers = Answers(n_most=2)
+    trials = first_trials(tmp_path, answers, None)
+    trials.is_float_faster = is_float_faster
+    trials.measure(dict.fromkeys(IDS, "a"))
+    finish_s = trials.finish.seconds(trials.study.evaluations, trials._costs, Deadline(100.0), has_size=False)
+    trials.deadline = Deadline(100.0, spent_s=100.0 - finish_s + 9.0)
+    assert trials.run(None) == "time"
+    assert len(answers.seen) == n_expected
+
+
 @pytest.mark.parametrize("is_float_faster", [False, True])
 @pytest.mark.parametrize(("works", "has_dynamic"), [((0.4, 0.3, 0.3), True), ((0.8, 0.1, 0.1), False)])
 def test_where_there_is_time_for_a_handful_of_trials_one_recipe_of_each_kind_is_tried(
