@@ -28,20 +28,27 @@ def key_of(assignment: Assignment, space: SearchSpace) -> Key:
 
 
 def recipes_and_warm_start(
-    space: SearchSpace, regions: Iterable[Region], warm: Iterable[Assignment], *, is_short: bool
+    space: SearchSpace,
+    regions: Iterable[Region],
+    warm: Iterable[Assignment],
+    *,
+    is_short: bool,
+    is_float_faster: bool = False,
 ) -> Sequence[Assignment]:
     """The preprocessed model, uniform recipes, a warm start.
 
     Where time ``is_short`` a recipe comes first, as there may be no other, and those whose kernels one before them has
     come after all that differ more. The preprocessed model takes as long as two or three of them, and its outputs are
-    known: it comes between. Recipes that are nearly float are left to the sampler then.
+    known: it comes between, and second where it is likely to be faster than the user's. Recipes that are nearly float
+    are left to the sampler then.
     """
     recipes = [recipe for recipe in map(space.uniform, space.schemes) if recipe]
     if not is_short:
         return [{}, *recipes, *warm]
     worthy, twins = _of_much_work(recipes, regions), with_known_kernels(space)
     different = [recipe for recipe in worthy if recipe not in twins]
-    return [*different, {}, *(twin for twin in twins if twin in worthy), *warm]
+    n_before = 1 if is_float_faster else len(different)
+    return [*different[:n_before], {}, *different[n_before:], *(twin for twin in twins if twin in worthy), *warm]
 
 
 def one_of_each_kind(

@@ -298,7 +298,13 @@ class Trials:
         if n_likely < _TRIALS_WITH_RECIPES and self.is_structured and n_trials is None:
             first = one_of_each_kind(self.space, self.regions, self.first, is_float_faster=self.is_float_faster)
         else:
-            first = recipes_and_warm_start(self.space, self.regions, self.first, is_short=is_short or has_few)
+            first = recipes_and_warm_start(
+                self.space,
+                self.regions,
+                self.first,
+                is_short=is_short or has_few,
+                is_float_faster=self.is_float_faster,
+            )
         for assignment in first:
             if self.study.enqueue(assignment) and self._key(assignment) in untimed:
                 self._untimed.add(self._key(assignment))

@@ -9,8 +9,7 @@ __all__ = ["comes_from_dq", "needs_breaker", "would_pool_integers"]
 
 _REQUANTIZED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Float operators that onnxruntime turns into int8: between DQ and Q by its WeightBiasQuantization, a MatMul as the
-Gemm that it becomes with an Add; and behind two DQ, whatever follows, by its QDQ fusions. Of an AveragePool it makes an
-integer one, which is another function of some."""
+Gemm that it becomes with an Add; and behind two DQ, whatever follows, by its QDQ fusions."""
 
 
 def needs_breaker(node: Node, graph: Graph, plan: Plan) -> bool:
@@ -43,6 +42,7 @@ def comes_from_dq(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
 
 
 def _would_be_quantized(node: Node, graph: Graph, plan: Plan) -> bool:
+    """Whether an integer kernel would take its place: of means those alone that it computes otherwise matter."""
     is_other_pool = node.op_type == "AveragePool" and not has_integer_twin(node, graph)
     if node.op_type not in _REQUANTIZED and not is_other_pool:
         return False

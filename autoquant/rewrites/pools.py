@@ -26,6 +26,8 @@ _MOST_PLACES = 14 * 14
 """Of a window: larger ones are as fast, but each channel of the weight holds them all."""
 _SLOW_OPSET = 19
 """From it on onnxruntime's kernel of AveragePool for images that are in no blocks goes through them place by place."""
+_DILATED_OPSET = 19
+"""From it on an AveragePool has dilations."""
 _BLOCK = 8
 """Channels of a block; there are blocks of 16 on some processors."""
 _CARRIED = ("auto_pad", "dilations", "pads", "strides")
@@ -63,7 +65,7 @@ def _is_unpadded(node: Node) -> bool:
     return node.attributes.get("auto_pad", UNPADDED[0]) in UNPADDED
 
 
-@of_each_node(_SLOW_OPSET)
+@of_each_node(_DILATED_OPSET)
 def drop_idle_dilations(edit: Edit, node: Node) -> None:
     """An AveragePool without dilations that leave nothing out: the integer kernel knows no such attribute."""
     if node.op_type == "AveragePool" and set(node.attributes.get("dilations", ())) == {1}:

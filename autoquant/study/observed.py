@@ -1,6 +1,5 @@
 """Told trials as the models take them: complete ones, and pruned ones that say their SNR but no ratio."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -53,7 +52,7 @@ class Told:
         failed: Scheme numbers that those were asked for that failed; shape (n, R).
         is_told: Of these, whether they say that it was the assignment.
         seen: Scheme numbers, as bytes, that need not be asked for again: what was asked for, and what is known to run.
-            A trial that was not to be timed leaves its latency to be asked for, once, in a study that times any.
+            A trial that was not to be timed leaves its latency to be asked for, if the study times any.
     """
 
     measured: Sequence[FrozenTrial]
@@ -104,6 +103,7 @@ class Reader:
         pairs = self._alike(known)
         others = [asked_for(self._layout, trial) for n, trial in by_number.items() if self._rows.get(n) is None]
         rows = [row for _, row in pairs]
+        is_timing = any(row.evaluated is not None and row.evaluated.ratios for row in rows)
         measured = [(row.asked, row.evaluated) for row in rows if row.evaluated is not None]
         failed = [(row.asked, says_failed(trial)) for trial, row in pairs if trial.state is TrialState.FAIL]
         return Told(
@@ -113,7 +113,8 @@ class Reader:
             failed=np.array([asked for asked, _ in failed], dtype=np.int64).reshape(-1, len(self._regions)),
             is_told=[is_told for _, is_told in failed],
             seen=frozenset().union(
-                *(row.seen for row in rows), _untimed_for_good(rows), (x.tobytes() for x in others if x is not None)
+                *(row.named for row in rows if not (row.is_untimed and is_timing)),
+                (x.tobytes() for x in others if x is not None),
             ),
         )
 
@@ -266,18 +267,12 @@ class _Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One trial for a reader."""
+    """One trial for a reader; ``named`` is what was asked for and what ran, as bytes."""
 
     asked: Codes
     evaluated: _Evaluated | None
-    seen: frozenset[bytes]
-
-
-def _untimed_for_good(rows: Sequence[_Row]) -> set[bytes]:
-    """Scheme numbers, as bytes, of what nobody times: of all trials without a ratio where none has any."""
-    counts = Counter(row.asked.tobytes() for row in rows if not row.seen)
-    is_timing = any(row.evaluated is not None and row.evaluated.ratios for row in rows)
-    return {codes for codes, n_asked in counts.items() if n_asked > is_timing}
+    named: frozenset[bytes]
+    is_untimed: bool
 
 
 def _row(layout: Layout, trial: FrozenTrial) -> _Row:
@@ -285,7 +280,7 @@ def _row(layout: Layout, trial: FrozenTrial) -> _Row:
     evaluated = _read(layout, trial) if is_measured(trial) else None
     ran = asked if evaluated is None else evaluated.codes
     is_untimed = trial.user_attrs.get("state") == State.UNTIMED
-    return _Row(asked, evaluated, frozenset() if is_untimed else frozenset((asked.tobytes(), ran.tobytes())))
+    return _Row(asked, evaluated, frozenset((asked.tobytes(), ran.tobytes())), is_untimed)
 
 
 def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:

@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial
 
 from autoquant.study.layout import Codes, Layout
 
-__all__ = ["Fixed", "asked_for", "every_trial", "is_taken", "publish"]
+__all__ = ["Fixed", "asked_for", "every_trial", "fixed_by", "publish", "takers"]
 
 _ATTRIBUTE = "autoquant:proposal"
 _UNKNOWN = -1
@@ -56,6 +56,13 @@ class Fixed:
         return np.where(self.is_free[:, None], allowed, np.arange(allowed.shape[1]) == self.codes[:, None])
 
 
+def fixed_by(sampler: object) -> dict[str, Any]:
+    """What Optuna's ``PartialFixedSampler`` gives parameters, by name; empty of other samplers."""
+    if not isinstance(sampler, PartialFixedSampler):
+        return {}
+    return {**fixed_by(sampler._base_sampler), **sampler._fixed_params}
+
+
 def publish(study: optuna.Study, trial: FrozenTrial, codes: Codes) -> None:
     """Tell other processes what a trial is about to run, before all its parameters are stored one by one.
 
@@ -77,14 +84,14 @@ def asked_for(layout: Layout, trial: FrozenTrial) -> Codes | None:
     return None if (codes == _UNKNOWN).any() else codes
 
 
-def is_taken(
+def takers(
     layout: Layout, study: optuna.Study, trial: FrozenTrial, codes: Codes, before: Sequence[FrozenTrial]
-) -> bool:
-    """Whether a trial of another process that was not finished before has these schemes too."""
+) -> list[int]:
+    """Numbers of the trials of other processes that were not finished before and have these schemes too."""
     finished = {other.number for other in before if other.state.is_finished()} | {trial.number}
     others = [other for other in every_trial(study) if other.number not in finished]
-    asked = (asked_for(layout, other) for other in others)
-    return any(each is not None and np.array_equal(each, codes) for each in asked)
+    asked = [(other.number, asked_for(layout, other)) for other in others]
+    return [number for number, each in asked if each is not None and np.array_equal(each, codes)]
 
 
 def _said(trial: FrozenTrial) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from autoquant.domain.region import Assignment
 from autoquant.study.knowledge import Knowledge
 from autoquant.study.layout import Codes, Layout
 from autoquant.study.outlook import Outlook
-from autoquant.study.proposal import Fixed, every_trial, is_taken, publish
+from autoquant.study.proposal import Fixed, every_trial, publish, takers
 from autoquant.study.proposing import Proposer
 from autoquant.study.standing import ALL_OF_INTEREST, Interest
 from autoquant.study.surrogate import Surrogate
@@ -33,10 +33,10 @@ SAMPLER_ATTRIBUTES = frozenset(
 
 ``snr_db`` is the SNR and ``ratios`` the latency ratio on each target, whatever the objectives of the study are;
 ``state`` says whether it was rejected early, or ``untimed``, measured for its quality alone: that one may be proposed
-again. ``ratio_error`` is the standard error of its ratios, or a list of one for each; ``snr_error_db`` what the samples
-leave open of its SNR, a standard deviation; ``snr_by_output`` the SNR of each output: noise power adds up output by
-output, not in the worst of them; ``effective`` the scheme that each region really ran; ``size_bytes`` what the file
-takes.
+again, if the study times any. ``ratio_error`` is the standard error of its ratios, or a list of one for each;
+``snr_error_db`` what the samples leave open of its SNR, a standard deviation; ``snr_by_output`` the SNR of each output:
+noise power adds up output by output, not in the worst of them; ``effective`` the scheme that each region really ran;
+``size_bytes`` what the file takes.
 """
 
 
@@ -157,19 +157,20 @@ class StructureSampler(BaseSampler):
             return {}
         is_free = search_space.keys() >= set(self._layout.regions) and fixed.is_free.all()
         with self._lock:
+            meeting: Sequence[int] = ()
             for n_tried in range(_N_TRIES):
                 trials = every_trial(study)
                 if not self._known.is_of(trials):
                     self.forget()
                 seen = self._known.learn(trials, study.directions)
-                is_generic = self._rng.random() < self._known.trust.generic_share and is_free
+                is_generic = not n_tried and self._rng.random() < self._known.trust.generic_share and is_free
                 proposal = self._generic_proposal(study, trial, search_space, seen) if is_generic else {}
                 if not proposal:
-                    proposer = self._beside_others(trial, trials) if n_tried else Proposer(self._known, self._rng)
-                    proposal = self._proposal(proposer, seen, fixed)
+                    proposal = self._proposal(self._proposer(trial, n_tried, meeting), seen, fixed)
                 codes = self._layout.encode(proposal)
                 publish(study, trial, codes)
-                if not is_taken(self._layout, study, trial, codes, trials):
+                meeting = takers(self._layout, study, trial, codes, trials)
+                if not meeting or codes.tobytes() in seen:
                     break
         return {region: scheme for region, scheme in proposal.items() if region in search_space}
 
@@ -180,10 +181,12 @@ class StructureSampler(BaseSampler):
         self._known.expect(codes, promise)
         return self._layout.decode(codes)
 
-    def _beside_others(self, trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> Proposer:
-        """For one that another process proposed at the same time: both give way, and must not meet again."""
-        rank = sum(not other.state.is_finished() and other.number < trial.number for other in trials)
-        return Proposer(self._known, np.random.default_rng(), rank)
+    def _proposer(self, trial: FrozenTrial, n_tried: int, meeting: Sequence[int]) -> Proposer:
+        """Of trials that met at one proposal all give way, and must not meet again."""
+        if not n_tried:
+            return Proposer(self._known, self._rng)
+        rank = sum(number < trial.number for number in meeting)
+        return Proposer(self._known, np.random.default_rng([trial.number, n_tried]), rank)
 
     def repeats(self) -> None:
         """Hear that a proposal is none that is new, as no other is left."""

@@ -97,9 +97,8 @@ def make_sampler(
 
 
 def outlook_of(sampler: BaseSampler | None) -> Callable[[], Outlook | None]:
-    """What a sampler still expects to gain; generic ones do not know."""
-    ours = structure_of(sampler)
-    return (lambda: None) if ours is None else ours.outlook
+    """What a sampler still expects to gain; generic ones do not know, nor one that knows nothing of fixed regions."""
+    return sampler.outlook if isinstance(sampler, StructureSampler) else lambda: None
 
 
 def beliefs_of(sampler: BaseSampler | None) -> Mapping[int, Believed]:

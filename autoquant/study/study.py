@@ -33,7 +33,8 @@ from autoquant.domain.scheme import FLOAT
 from autoquant.domain.share import Z_95
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError, SamplerError, UsageError
-from autoquant.study.sampler import SAMPLER_ATTRIBUTES, structure_of
+from autoquant.study.proposal import fixed_by
+from autoquant.study.sampler import SAMPLER_ATTRIBUTES, StructureSampler
 
 __all__ = ["Study", "quiet", "read_evaluations"]
 
@@ -172,8 +173,12 @@ class Study:
         return {name: beyond for name, beyond in violations.items() if name not in without}
 
     def enqueue(self, assignment: Assignment) -> bool:
-        """Propose this one before the sampler is asked, unless it waits or was evaluated; whether it was added."""
+        """Propose this one before the sampler is asked, unless it waits or was evaluated; whether it was added.
+
+        It has the schemes that a ``PartialFixedSampler`` fixes.
+        """
         params = {region: assignment.get(RegionId(region), FLOAT) for region in self._distributions}
+        params.update({region: name for region, name in fixed_by(self._asked.sampler).items() if region in params})
         allowed = all(name in self._space.choices[RegionId(region)] for region, name in params.items())
         known = any(dict(e.trial.assignment) == params for e in self.evaluations)
         if not allowed or known or params in self._queue:
@@ -239,9 +244,11 @@ class Study:
         """Turn whatever a sampler raises that is not ours into one sentence."""
         try:
             yield
+        except UsageError:
+            raise
         except Exception as error:
             sampler = self._asked.sampler
-            if structure_of(sampler) is not None:
+            if isinstance(sampler, StructureSampler):
                 raise
             raise SamplerError(
                 f"sampler {type(sampler).__name__} cannot go on, put it right or give another one"

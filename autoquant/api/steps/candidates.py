@@ -184,7 +184,7 @@ def _check_assignment(
         if region not in regions_there:
             raise UsageError(f"the assignment names region '{region}', but there is: {', '.join(regions_there)}")
         if scheme != FLOAT and scheme not in schemes:
-            there = ", ".join([FLOAT, *schemes])
+            there = ", ".join([FLOAT, *(each.name for each in definition.at_opset(opset).schemes)])
             raise UsageError(f"the assignment names scheme '{scheme}', but space {definition.name} has: {there}")
         least = 0 if scheme == FLOAT else schemes[scheme].opset
         if least > opset:

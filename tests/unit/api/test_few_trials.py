@@ -101,9 +101,12 @@ def test_where_there_is_time_for_few_trials_a_recipe_comes_first(tmp_path: Path,
     assert answers.seen[0] == dict.fromkeys(IDS, first)
 
 
-def test_where_there_is_time_for_a_handful_a_faster_float_model_is_tried_second(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [20.0, 90.0])
+def test_where_there_is_time_for_few_trials_a_faster_float_model_is_tried_second(
+    tmp_path: Path, seconds: float
+) -> None:
     answers = Answers(n_most=2)
-    trials = first_trials(tmp_path, answers, 20.0)
+    trials = first_trials(tmp_path, answers, seconds)
     trials.is_float_faster = True
     trials.run(None)
     assert answers.seen == [dict.fromkeys(IDS, name) for name in ("a", "float")]

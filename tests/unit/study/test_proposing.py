@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from optuna.study import StudyDirection
@@ -35,6 +37,13 @@ def test_equal_draws_give_equal_proposals() -> None:
     first, again, *others = (a_proposer(seed).propose(frozenset(), FREE)[0].tolist() for seed in (0, 0, 1, 2, 3))
     assert first == again
     assert any(first != other for other in others)
+
+
+def test_of_those_that_met_each_takes_the_candidate_of_its_rank() -> None:
+    made = [replace(a_proposer(), rank=rank).propose(frozenset(), FREE) for rank in (0, 1, 2, 1000)]
+    assert len({codes.tobytes() for codes, _ in made}) == 4
+    gains = [promise.gain for _, promise in made if promise is not None]
+    assert gains[0] > gains[3]
 
 
 def test_a_proposal_has_what_is_fixed() -> None:

@@ -180,8 +180,12 @@ class Lockstep(InMemoryStorage):
                 self._both.wait(10)
 
 
-def test_processes_that_give_way_at_once_do_not_meet_again() -> None:
+@pytest.mark.parametrize("generic_share", [0.0, 1.0])
+def test_processes_that_give_way_at_once_do_not_meet_again(
+    monkeypatch: pytest.MonkeyPatch, generic_share: float
+) -> None:
     """With equal seeds they would propose the same for ever."""
+    monkeypatch.setattr("autoquant.study.trust.Trust.generic_share", generic_share)
     storage = Lockstep()
     studies = [
         optuna.create_study(
@@ -198,3 +202,13 @@ def test_processes_that_give_way_at_once_do_not_meet_again() -> None:
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda study: suggested(study.ask()), studies)
     assert first != second
+
+
+def test_trials_that_run_at_once_are_proposed_alike_by_equal_seeds_where_little_is_left() -> None:
+    fixed = {str(region): "b" for region in REGIONS[:5] + REGIONS[7:]}
+    found = []
+    for _ in range(2):
+        sampler = PartialFixedSampler(fixed, StructureSampler(a_layout(), seed=0))
+        study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+        found.append([suggested(study.ask()) for _ in range(14)])
+    assert found[0] == found[1]

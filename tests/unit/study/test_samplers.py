@@ -88,7 +88,8 @@ def test_a_structure_sampler_beside_fixed_regions_is_one() -> None:
     assert is_structured(samplers[0])
     assert beliefs_of(samplers[0]) == inner[0].beliefs()
     assert len(beliefs_of(samplers[0])) > 0
-    assert outlook_of(samplers[0])() is not None
+    assert outlook_of(inner[0])() is not None
+    assert outlook_of(samplers[0])() is None  # it knows nothing of what is fixed
     assert len(least_ratios_of(samplers[0])(dict.fromkeys(REGIONS, "a"))) == 1
     with pytest.raises(UsageError, match="for other regions or schemes"):
         make_sampler(samplers[0], layouts.a_layout())

@@ -12,7 +12,7 @@ from autoquant.errors import SamplerError
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.study import Study
 from tests.unit.study.layouts import a_layout
-from tests.unit.study.studies import ALL, R0, SPACE, a_study, evaluated, loaded, scored
+from tests.unit.study.studies import ALL, R0, R1, SPACE, a_study, evaluated, loaded, scored
 
 
 def test_a_sampler_of_now_sees_sizes_while_the_study_runs(path: Path) -> None:
@@ -53,6 +53,21 @@ def test_faults_of_our_own_sampler_are_not_hidden(path: Path, monkeypatch: pytes
     monkeypatch.setattr(StructureSampler, "before_trial", Refusing.before_trial)
     with pytest.raises(ImportError, match="torch"):
         Study(path, SPACE, StructureSampler(a_layout(), seed=0)).ask()
+
+
+@pytest.mark.parametrize("inner", [StructureSampler(a_layout(), seed=0), optuna.samplers.TPESampler(seed=0)])
+def test_a_scheme_that_is_fixed_and_not_there_is_one_sentence(path: Path, inner: optuna.samplers.BaseSampler) -> None:
+    study = Study(path, SPACE, optuna.samplers.PartialFixedSampler({R0: "nonsense"}, inner))
+    with pytest.raises(SamplerError, match=r"^sampler PartialFixedSampler cannot go on, .*nonsense"):
+        study.ask()
+
+
+def test_what_is_enqueued_has_the_schemes_that_are_fixed(path: Path) -> None:
+    inner = optuna.samplers.PartialFixedSampler({R0: "u8u8"}, optuna.samplers.RandomSampler(seed=0))
+    study = Study(path, SPACE, optuna.samplers.PartialFixedSampler({"threshold": 0.5}, inner))
+    assert study.enqueue({R0: "u8s8", R1: "u8s8"})
+    assert not study.enqueue({R1: "u8s8"})
+    assert study.ask().assignment == {R0: "u8u8", R1: "u8s8"}
 
 
 def test_a_sampler_that_has_nothing_left_stops_the_study_which_keeps_every_trial(path: Path) -> None:
