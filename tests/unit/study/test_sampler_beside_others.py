@@ -148,9 +148,9 @@ class Meeting(InMemoryStorage):
         super().set_trial_system_attr(trial_id, key, value)
 
 
-def test_what_another_process_proposes_at_the_same_time_is_left_to_it() -> None:
-    storage = Meeting()
-    first, second = (
+def sharing(storage: InMemoryStorage) -> list[optuna.Study]:
+    """One study as two processes have it, each with a sampler of the same seed."""
+    return [
         optuna.create_study(
             directions=["maximize", "minimize"],
             study_name="shared",
@@ -159,7 +159,12 @@ def test_what_another_process_proposes_at_the_same_time_is_left_to_it() -> None:
             sampler=StructureSampler(a_layout(), seed=0),
         )
         for _ in range(2)
-    )
+    ]
+
+
+def test_what_another_process_proposes_at_the_same_time_is_left_to_it() -> None:
+    storage = Meeting()
+    first, second = sharing(storage)
     theirs: list[dict[str, str]] = []
     storage.others.append(lambda: theirs.append(suggested(second.ask())))
     assert suggested(first.ask()) not in theirs
@@ -186,17 +191,7 @@ def test_processes_that_give_way_at_once_do_not_meet_again(
 ) -> None:
     """With equal seeds they would propose the same for ever."""
     monkeypatch.setattr("autoquant.study.trust.Trust.generic_share", generic_share)
-    storage = Lockstep()
-    studies = [
-        optuna.create_study(
-            directions=["maximize", "minimize"],
-            study_name="shared",
-            storage=storage,
-            load_if_exists=True,
-            sampler=StructureSampler(a_layout(), seed=0),
-        )
-        for _ in range(2)
-    ]
+    studies = sharing(Lockstep())
     for name in ("float", "a"):
         told(studies[0], dict.fromkeys(REGIONS, name), TrialState.COMPLETE)
     with ThreadPoolExecutor(2) as pool:
