@@ -202,7 +202,7 @@ class Evaluator:
                 break
             try:
                 candidate = self._builder.build(space.uniform(scheme.name))
-                opened = self.bench.opener.open(candidate.skeleton, candidate.constants)
+                opened = self.bench.opener.open(*candidate.parts)
                 measured.append(self.bench.untimed_quality(opened, N_FORM_SAMPLES).worst_db)
             except Exception as error:  # onnxruntime raises its own types from run
                 _LOG.warning("the uniform recipe %s doesn't run: %s", scheme.name, error)

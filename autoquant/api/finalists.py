@@ -18,7 +18,6 @@ from autoquant.domain.objective import clamped_db
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import BiasCorrection, Rounding
 from autoquant.measurement.costs import FEW, FileCosts
-from autoquant.model.fragments import whole
 from autoquant.model.io import save_pieces, sha256_of
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -188,7 +187,7 @@ class Finalists:
             "autoquant.accuracy": json.dumps(list(algorithms)),
             **self._lists(plan),
         }
-        save_pieces(whole(candidate.skeleton, candidate.constants, provenance), path)
+        save_pieces(candidate.pieces(provenance), path)
         scales = stored_scales(candidate, self.ingredients.prepared.graph)
         overrides = {**tensor_quant_overrides(plan, self.builder.planner), **scales}
         self.folder.write_text(f"models/{name}.overrides.json", _one_a_line(overrides))

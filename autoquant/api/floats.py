@@ -2,16 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-import numpy as np
-
-from autoquant.domain.feed import Feed
-from autoquant.domain.region import Region, TensorName
+from autoquant.domain.region import Region
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import why_float
 
-__all__ = ["deciding_sentences", "float_sentences", "nothing_to_quantize", "outside_sentences"]
+__all__ = ["float_sentences", "nothing_to_quantize", "outside_sentences"]
 
 _WITHOUT_KERNEL = frozenset({"Attention", "Einsum", "GRU", "RNN"})
 """Operators of products for which onnxruntime has no kernel that takes integers."""
@@ -62,36 +58,6 @@ def _why(node: Node, graph: Graph) -> str:
     if node.index in graph.norm_nodes:
         return "part of a norm"
     return why_float(node, graph) or "no scheme takes it"
-
-
-def deciding_sentences(graph: Graph, feeds: Sequence[Feed]) -> list[str]:
-    """Numbers that alone choose a branch of If and are the same in all samples, as a sampling rate."""
-    deciding = [names for node in graph.nodes if (names := _deciding(graph, node))]
-    said = {name: _values(feeds, name) for names in deciding for name in names} if len(feeds) > 1 else {}
-    fixed = {name for names in deciding if all(len(said.get(n, ())) == 1 for n in names) for name in names}
-    return [
-        f"input '{name}' is {values.pop()} in all samples and decides which branch of If runs: make it a constant, an"
-        f" initializer '{name}' of the model, and what lies in that branch can be searched"
-        for name, values in said.items()
-        if name in fixed
-    ]
-
-
-def _deciding(graph: Graph, node: Node) -> list[TensorName]:
-    """The inputs of the graph whose values are in the condition of an If."""
-    names, seen = list(node.inputs[:1]) if node.op_type == "If" else [], set[TensorName]()
-    while names:
-        name = names.pop()
-        if name not in seen and name in graph.producer and graph.producer[name].op_type not in ("Shape", "Size"):
-            names += graph.producer[name].inputs
-        seen.add(name)
-    return [name for name in graph.inputs if name in seen]
-
-
-def _values(feeds: Sequence[Feed], name: TensorName) -> set[Any]:
-    """What an input is in the samples where it is one number; more than one where it is more than that."""
-    arrays = [np.asarray(feed[name]) for feed in feeds if name in feed]
-    return {array.item() for array in arrays} if all(array.size == 1 for array in arrays) else {None, ...}
 
 
 def _counts(op_types: Iterable[str], where: str = "") -> list[str]:

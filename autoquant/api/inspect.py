@@ -15,6 +15,7 @@ from autoquant.errors import ModelError, TargetError
 from autoquant.inspection.comparison import Comparison, compare
 from autoquant.inspection.inspection import Inspection, inspect_graphs
 from autoquant.measurement.saturation import is_saturating
+from autoquant.model.around import candidate_alone
 from autoquant.model.copies import Model, from_bytes, to_bytes
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
@@ -63,7 +64,8 @@ def inspect_model(
     """Read back what onnxruntime runs of a model under default session options, node by node, with causes.
 
     Args:
-        model: Any ONNX file, quantized by whatever tool or not at all.
+        model: Any ONNX file, quantized by whatever tool or not at all; of members that are the branch of an If, the
+            branch.
         target: Where it shall run.
         against: The float model that it was made from; nodes are followed by name.
 
@@ -101,7 +103,11 @@ def _inspect(path: Path, target: Target) -> Inspection:
             raise TargetError(f"{error}; inspect the model on the provider cpu") from error
         optimized = read_optimized_nodes(file, has_constants=saturates)
     return inspect_graphs(
-        _readable(named), optimized, ep=target.ep, machine=platform.machine(), is_saturating=saturates
+        _readable(candidate_alone(named)),
+        optimized,
+        ep=target.ep,
+        machine=platform.machine(),
+        is_saturating=saturates,
     )
 
 

@@ -11,7 +11,7 @@ from autoquant.api.data import SearchData
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import N_FORM_SAMPLES, BenchFacts
 from autoquant.api.filling import fastest, filled, fillings_of
-from autoquant.api.floats import deciding_sentences, float_sentences
+from autoquant.api.floats import float_sentences
 from autoquant.api.ingredients import Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
@@ -100,7 +100,6 @@ class Preparing:
             self.notes.extend(prepared.notes)
             self.notes.extend(left_out_sentences(self.definition, definition))
             self.notes.extend(float_sentences(prepared.graph, regions) if regions else [])
-            self.notes.extend(deciding_sentences(prepared.graph, samples.feeds))
         self.tell("calibrate")
         with self.deadline.phase("calibrate"):
             statistics = steps.calibrate(

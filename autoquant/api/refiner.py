@@ -209,7 +209,7 @@ class Refiner:
             numbers = number_outputs(prepared.graph.model)
             self._bench = Bench(prepared.source, [Target()], self.setup.judged, sample_names=names, numbers=numbers)
             self.once_s += time.perf_counter() - start
-        opened = self._bench.opener.open(candidate.skeleton, candidate.constants)
+        opened = self._bench.opener.open(*candidate.parts)
         found = self._bench.untimed_quality(opened, len(self.setup.judged)).worst_db
         self.judging_s = time.perf_counter() - start
         return found

@@ -23,6 +23,7 @@ from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError, UsageError
 from autoquant.graph.regions import linear_alone
 from autoquant.measurement.effective import REQUANTIZED
+from autoquant.model.around import candidate_alone
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
 from autoquant.model.rewrite import constants_as_initializers, infer_shapes, inline_functions
@@ -158,7 +159,8 @@ def read_warm_start(path: Path) -> WarmSource:
     if not os.path.exists(path):
         raise UsageError(f"warm start {path}: there is no such file or folder; {_SOURCES}")
     if path.suffix == ".onnx":
-        graph = Graph(infer_shapes(constants_as_initializers(inline_functions(load_any(path)))))
+        model = inline_functions(candidate_alone(load_any(path)))
+        graph = Graph(infer_shapes(constants_as_initializers(model)))
         for op_type in sorted({node.op_type.rpartition(":")[2] for node in graph.nodes}):
             if op_type.startswith(_QOPERATORS):
                 raise UsageError(

@@ -1,6 +1,6 @@
 """From the user's file to the float model that every candidate is made from."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,18 +12,18 @@ from autoquant.domain.target import CPU, Target
 from autoquant.errors import ModelError
 from autoquant.graph.choices import chosen_notes, varying_notes
 from autoquant.graph.likeness import Likeness, Reference, keeps_outputs, likeness_of, reference_of
+from autoquant.graph.narrowed import Narrowed, narrowed, tidied
 from autoquant.graph.refusals import random_notes, refuse_no_numbers, refuse_types
 from autoquant.graph.rewriting import Rewrite, fast_kernels, kept_rewrites, rewritten
+from autoquant.model.around import Around
 from autoquant.model.copies import Model, in_parts, model_digest, opset_of, without_weights
 from autoquant.model.graph import Graph
 from autoquant.model.io import inputs_with_default, load_model, load_written, sha256_of
 from autoquant.model.names import name_nodes
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
-    constants_as_initializers,
     convert_opset,
     densify,
-    drop_inferable_types,
     drop_initializer_inputs,
     drop_unused_domains,
     free_dimensions,
@@ -42,7 +42,6 @@ from autoquant.rewrites.halves import has_halves, narrow_ends, widen_halves
 from autoquant.rewrites.inlined import rename_inlined
 from autoquant.rewrites.owned import own_constants
 from autoquant.rewrites.pools import spell_ceiled
-from autoquant.rewrites.unread import drop_unread
 from autoquant.runtime.session import open_parts, open_session, optimize_basic
 
 __all__ = ["compared", "prepare"]
@@ -51,6 +50,7 @@ OPSET = 21
 """The first with 16-bit QuantizeLinear; lower ones are converted where that is possible."""
 _KEEPING_SHAPES = frozenset(f"ai.onnx.ml:{op_type}" for op_type in ("Binarizer", "Imputer", "Normalizer", "Scaler"))
 """Operators whose outputs have the shapes of their inputs, which neither ONNX nor onnxruntime infers."""
+_LEFT_WHOLE = "what is in the branches of If stays float: {reason}"
 _WIDENED = "float16 becomes float32, which there are faster kernels for: what stays float takes twice the bytes"
 
 
@@ -74,10 +74,11 @@ _ATTEMPTS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What a preprocessed model is held against: the user's, and what that wrote."""
+    """What a preprocessed model is held against: the user's, as far as samples go through it, and what it wrote."""
 
     plain: Model
     reference: Reference
+    narrowed: Narrowed | None = None
 
     @property
     def has_halves(self) -> bool:
@@ -92,6 +93,20 @@ class _Given:
         if not keeps_outputs(model, found.difference_db, from_halves=self.has_halves):
             raise ModelError(f"outputs differ ({found.difference_db:.1f} dB)")
         return model, found
+
+    def around(self, model: Model) -> Around | None:
+        return None if self.narrowed is None else self.narrowed.around(model)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What an attempt came to: the names of rewrites that it does without, and why, among it."""
+
+    attempt: _Attempt
+    model: Model
+    likeness: Likeness
+    left_out: Mapping[str, str]
+    around: Around | None
 
 
 def prepare(
@@ -130,27 +145,53 @@ def prepare(
     given = _Given(open_outputs(_plain(original), shapes_out), reference)
     notes_of_random = random_notes(path, given.plain, reference, session, from_halves=given.has_halves)
     del session
-    rewrites, reasons = fast_kernels(is_for_cpu=set(eps) <= {CPU}), dict[_Attempt, str]()
-    for attempt in _ATTEMPTS if given.has_halves else [attempt for attempt in _ATTEMPTS if attempt.widened]:
-        try:
-            base = _based(given.plain, attempt, shapes, dims or {})
-            apply = partial(given.alike, attempt, base)
-            (model, found), left_out = kept_rewrites(rewrites if attempt.optimized else (), apply)
-        except ModelError as error:
-            reasons[attempt] = str(error)
+    rewrites = fast_kernels(is_for_cpu=set(eps) <= {CPU})
+    narrow, notes_of_branches = _narrowed(given.plain, feeds)
+    for each in [replace(given, plain=narrow.model, narrowed=narrow), given] if narrow is not None else [given]:
+        reasons = dict[_Attempt, str]()
+        found = _preprocessed(each, rewrites, partial(_based, shapes=shapes, dims=dims or {}), reasons)
+        if found is None:
+            notes_of_branches = [_LEFT_WHOLE.format(reason=reasons[_ATTEMPTS[0]])]
             continue
+        model, difference_db = found.model, found.likeness.difference_db
         notes = (
             *_default_notes(original),
-            *([_WIDENED] if given.has_halves and attempt.widened else []),
-            *_notes(model, attempt, found.difference_db, reasons),
-            *(f"{name} is left out of preprocessing: {reason}" for name, reason in left_out.items()),
+            *([_WIDENED] if given.has_halves and found.attempt.widened else []),
+            *notes_of_branches,
+            *_notes(model, found.attempt, difference_db, reasons),
+            *(f"{name} is left out of preprocessing: {reason}" for name, reason in found.left_out.items()),
             *varying_notes(Graph(model), reference),
             *notes_of_random,
         )
         model = with_own_dimensions(model, original)
-        return _prepared(path, model, found, notes, from_halves=given.has_halves)
+        return _prepared(path, replace(found, model=model), notes, from_halves=given.has_halves)
     reason = reasons[_ATTEMPTS[0]]
     raise ModelError(f"{path}: the model cannot be preprocessed: {reason}; export it again with a newer opset")
+
+
+def _narrowed(plain: Model, feeds: Sequence[Feed]) -> tuple[Narrowed | None, list[str]]:
+    """Without what no sample runs, where that can be; and notes."""
+    try:
+        return narrowed(plain, feeds, OPSET)
+    except ModelError as error:
+        return None, [_LEFT_WHOLE.format(reason=error)]
+
+
+def _preprocessed(
+    given: _Given,
+    rewrites: Sequence[Rewrite],
+    based: Callable[[Model, _Attempt], Model],
+    reasons: dict[_Attempt, str],
+) -> _Found | None:
+    """By the first attempt that keeps the outputs; adds why others before it do not to ``reasons``."""
+    for attempt in _ATTEMPTS if given.has_halves else [attempt for attempt in _ATTEMPTS if attempt.widened]:
+        try:
+            apply = partial(given.alike, attempt, based(given.plain, attempt))
+            (model, found), left_out = kept_rewrites(rewrites if attempt.optimized else (), apply)
+            return _Found(attempt, model, found, left_out, given.around(model))
+        except ModelError as error:
+            reasons[attempt] = str(error)
+    return None
 
 
 def compared(prepared: PreparedModel, feeds: Sequence[Feed]) -> PreparedModel:
@@ -169,16 +210,17 @@ def compared(prepared: PreparedModel, feeds: Sequence[Feed]) -> PreparedModel:
     return replace(prepared, difference_db=found.difference_db, latency_ratio=found.latency_ratio)
 
 
-def _prepared(path: Path, model: Model, found: Likeness, notes: tuple[str, ...], *, from_halves: bool) -> PreparedModel:
+def _prepared(path: Path, found: _Found, notes: tuple[str, ...], *, from_halves: bool) -> PreparedModel:
     return PreparedModel(
-        graph=Graph(model),
-        digest=model_digest(model),
+        graph=Graph(found.model),
+        digest=model_digest(found.model),
         source=path,
         source_sha256=sha256_of(path),
-        difference_db=found.difference_db,
-        latency_ratio=found.latency_ratio,
+        difference_db=found.likeness.difference_db,
+        latency_ratio=found.likeness.latency_ratio,
         notes=notes,
         from_halves=from_halves,
+        around=found.around,
     )
 
 
@@ -190,7 +232,7 @@ def _plain(original: Model) -> Model:
     What the file says of shapes inside goes where it can be inferred, as onnxruntime runs files that say wrong ones.
     """
     model = spell_onesided(densify(inline_functions(open_dimensions(original))))
-    return drop_inferable_types(drop_unread(constants_as_initializers(drop_initializer_inputs(model))))
+    return tidied(drop_initializer_inputs(model))
 
 
 def _based(

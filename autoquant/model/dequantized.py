@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 
 from autoquant.domain.arguments import check_path
 from autoquant.domain.region import TensorName
+from autoquant.model.around import candidate_alone
 from autoquant.model.copies import copy_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.io import load_any, load_model
@@ -44,7 +45,7 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
     """
     check_path("the member", member, is_needed=True)
     check_path("the prepared model", prepared, is_needed=True)
-    quantized, graph = Graph(load_any(Path(member))), Graph(load_model(Path(prepared)))
+    quantized, graph = Graph(candidate_alone(load_any(Path(member)))), Graph(load_model(Path(prepared)))
     found = copy_of(graph.model)
     _dequantize(found, graph, quantized)
     new = [*_split(found, graph, _read_both_ways(graph, quantized)), *_kept_in_float(found, graph, quantized)]

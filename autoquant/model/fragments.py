@@ -15,20 +15,25 @@ from autoquant.model.copies import mark_external
 
 __all__ = [
     "FLOAT32",
+    "Large",
     "at_least",
     "converted",
     "external",
     "head",
     "initializer",
     "inline_external",
+    "nested",
     "node",
     "opset_import",
     "rewired",
+    "taken_apart",
     "whole",
 ]
 
 FLOAT32 = int(onnx.TensorProto.FLOAT)
 """What a Cast names the type."""
+Large = tuple[bytes, npt.NDArray[np.generic]]
+"""An initializer: what comes before its data in a graph, and the data as bytes."""
 
 
 def _graph_fragment(graph: onnx.GraphProto) -> bytes:
@@ -142,9 +147,18 @@ def whole(
     skeleton: bytes, arrays: Mapping[str, npt.NDArray[np.generic]], metadata: Mapping[str, str]
 ) -> Iterator[bytes | memoryview]:
     """The same model, serialized, in pieces: the constants are neither copied nor all in memory once more."""
+    model, graph, initializers = taken_apart(skeleton, arrays, metadata)
+    yield model.SerializeToString(deterministic=True)
+    yield from nested([(onnx.ModelProto.GRAPH_FIELD_NUMBER, graph.SerializeToString(deterministic=True))], initializers)
+
+
+def taken_apart(
+    skeleton: bytes, arrays: Mapping[str, npt.NDArray[np.generic]], metadata: Mapping[str, str]
+) -> tuple[onnx.ModelProto, onnx.GraphProto, list[Large]]:
+    """The model without its graph, the graph without large initializers, and these, of which nothing is copied."""
     model = onnx.load_from_string(skeleton)
     helper.set_model_props(model, {**{entry.key: entry.value for entry in model.metadata_props}, **metadata})
-    graph, initializers = onnx.GraphProto(), list[tuple[bytes, npt.NDArray[np.generic]]]()
+    graph, initializers = onnx.GraphProto(), list[Large]()
     graph.CopyFrom(model.graph)
     graph.ClearField("initializer")
     for tensor in model.graph.initializer:
@@ -153,16 +167,28 @@ def whole(
         else:
             graph.initializer.append(tensor)
     model.ClearField("graph")
-    yield model.SerializeToString(deterministic=True)
-    start = graph.SerializeToString(deterministic=True)
-    n_bytes = len(start) + sum(len(header) + array.nbytes for header, array in initializers)
-    yield _prefix(onnx.ModelProto.GRAPH_FIELD_NUMBER, n_bytes) + start
+    return model, graph, initializers
+
+
+def nested(levels: Sequence[tuple[int, bytes]], initializers: Sequence[Large]) -> Iterator[bytes | memoryview]:
+    """A graph as a field, in pieces.
+
+    Args:
+        levels: Number of each field, from the one around all others to the graph, and what it holds before the next.
+        initializers: Large ones, at the end of the graph.
+    """
+    n_bytes = sum(len(header) + array.nbytes for header, array in initializers)
+    start = b""
+    for field, held in reversed(levels):
+        prefix = _prefix(field, len(held) + len(start) + n_bytes)
+        start = prefix + held + start
+    yield start
     for header, array in initializers:
         yield header
         yield array.data
 
 
-def _initializer_of(tensor: onnx.TensorProto, array: npt.NDArray[np.generic]) -> tuple[bytes, npt.NDArray[np.generic]]:
+def _initializer_of(tensor: onnx.TensorProto, array: npt.NDArray[np.generic]) -> Large:
     """What comes before the data in a graph, and the data as bytes."""
     data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
     start = onnx.TensorProto(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)

@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 from onnx import numpy_helper
 
+from autoquant.model.around import candidate_alone, candidate_in
 from autoquant.model.graph import Graph
 from autoquant.model.rewrite import infer_shapes
 
@@ -67,8 +68,11 @@ def unknown_graph(model: bytes) -> OptimizedGraph:
 
 
 def read_optimized(path: Path) -> OptimizedGraph:
-    """Read the file that a session wrote with ``optimized_model_filepath``; external data are not read."""
-    graph = onnx.load(path, load_external_data=False).graph
+    """Read the file that a session wrote with ``optimized_model_filepath``; external data are not read.
+
+    Of a model around a candidate it is the candidate's.
+    """
+    graph = candidate_in(onnx.load(path, load_external_data=False).graph)
     integers = {tensor.name for tensor in graph.initializer if tensor.data_type in _BYTES}
     on_integers = (n for n in graph.node if is_integer_op(n.op_type) or _clips_integers(n, integers))
     return OptimizedGraph(
@@ -79,7 +83,7 @@ def read_optimized(path: Path) -> OptimizedGraph:
 
 
 def read_optimized_nodes(path: Path, *, has_constants: bool = False) -> Graph:
-    """The same file as a graph to walk; values of constants that the session left out cannot be read.
+    """The same graph to walk; values of constants that the session left out cannot be read.
 
     It has the types that ONNX can infer, where the file has none, as onnxruntime writes none without a shape.
 
@@ -87,7 +91,7 @@ def read_optimized_nodes(path: Path, *, has_constants: bool = False) -> Graph:
         path: Of the file.
         has_constants: Whether the session kept all of them, beside the file.
     """
-    return Graph(infer_shapes(onnx.load(path, load_external_data=has_constants)))
+    return Graph(infer_shapes(candidate_alone(onnx.load(path, load_external_data=has_constants))))
 
 
 def original_name(name: str) -> str:

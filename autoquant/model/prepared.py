@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from autoquant.model.around import Around
 from autoquant.model.graph import Graph
 
 __all__ = ["PreparedModel"]
@@ -21,6 +22,7 @@ class PreparedModel:
         latency_ratio: Of the shortest of a few inferences while these were compared: a hint, no measurement.
         notes: Sentences that the user should read.
         from_halves: Whether tensors of the user's file are float16, by whose rounding alone its outputs then differ.
+        around: What files have around candidates; None where these are the whole of them.
     """
 
     graph: Graph
@@ -31,3 +33,4 @@ class PreparedModel:
     latency_ratio: float
     notes: tuple[str, ...]
     from_halves: bool = False
+    around: Around | None = None

@@ -1,10 +1,10 @@
 """Graphs inside of graphs: the bodies of If, Loop and Scan."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import onnx
 
-__all__ = ["bodies_of", "graphs_of", "named_bodies_of", "nodes_in_bodies", "read_by"]
+__all__ = ["bodies_of", "graphs_of", "named_bodies_of", "nodes_in_bodies", "read_by", "rename_tensors"]
 
 
 def named_bodies_of(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
@@ -37,3 +37,14 @@ def read_by(node: onnx.NodeProto) -> Iterator[str]:
     for graph in (graph for body in bodies_of(node) for graph in graphs_of(body)):
         yield from (name for inner in graph.node for name in inner.input)
         yield from (value.name for value in graph.output)
+
+
+def rename_tensors(graph: onnx.GraphProto, new: Mapping[str, str]) -> None:
+    """Call tensors otherwise in a graph, which is changed, and not in the bodies inside it."""
+    for node in graph.node:
+        node.input[:] = [new.get(name, name) for name in node.input]
+        node.output[:] = [new.get(name, name) for name in node.output]
+    for tensor in graph.initializer:
+        tensor.name = new.get(tensor.name, tensor.name)
+    for value in (*graph.value_info, *graph.input, *graph.output):
+        value.name = new.get(value.name, value.name)

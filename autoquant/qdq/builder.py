@@ -1,6 +1,7 @@
 """From an assignment to a candidate."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,7 @@ from autoquant.domain.region import Assignment, NodeName, Region, TensorName
 from autoquant.domain.rewrite import Rewrite, Rewrites
 from autoquant.domain.scheme import FLOAT, Rounding, Scheme
 from autoquant.errors import UsageError
+from autoquant.model.around import Around
 from autoquant.model.excerpts import Excerpt
 from autoquant.model.graph import Graph
 from autoquant.qdq.assemble import Assembler
@@ -39,6 +41,9 @@ class Builder:
         rounder: Rounds the weights of schemes that don't round to the nearest integer.
         unbounded: Activations that no range covers: what reads or writes them stays float under static schemes.
 
+    Attributes:
+        around: What files have around candidates; None where these are the whole of them.
+
     Raises:
         UsageError: There is such a scheme, but no rounder.
     """
@@ -62,6 +67,7 @@ class Builder:
                 )
         self._regions = {region.id: region for region in regions}
         self._schemes = dict(schemes)
+        self.around: Around | None = None
         self.planner = Planner(graph, op_types, ranges, unbounded)
         self._assembler = Assembler(graph, self.planner, means, rounder, unbounded)
 
@@ -131,4 +137,4 @@ class Builder:
         Raises:
             KeyError: The assignment names an unknown region or scheme.
         """
-        return self._assembler.assemble(self.plan(assignment), shifts)
+        return replace(self._assembler.assemble(self.plan(assignment), shifts), around=self.around)

@@ -1,14 +1,11 @@
 """Names that onnxruntime gives to what is in functions when it inlines them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-import onnx
-
-from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, copy_of
 from autoquant.model.kept import graph_of
 from autoquant.model.names import NewNames
-from autoquant.model.subgraphs import graphs_of
+from autoquant.model.subgraphs import graphs_of, rename_tensors
 
 __all__ = ["rename_inlined"]
 
@@ -29,7 +26,7 @@ def rename_inlined(model: Model) -> Model:
     new = {name: names.new(name.removeprefix(_PREFIX)) for name in found}
     copy = copy_of(model)
     for graph in graphs_of(copy.graph):
-        _rename(graph, new)
+        rename_tensors(graph, new)
     return copy
 
 
@@ -37,13 +34,3 @@ def _tensors(model: Model) -> Iterator[str]:
     for graph in graphs_of(model.graph):
         yield from (tensor.name for tensor in graph.initializer)
         yield from (name for node in graph.node for name in node.output)
-
-
-def _rename(graph: onnx.GraphProto, new: Mapping[str, TensorName]) -> None:
-    for node in graph.node:
-        node.input[:] = [new.get(name, name) for name in node.input]
-        node.output[:] = [new.get(name, name) for name in node.output]
-    for tensor in graph.initializer:
-        tensor.name = new.get(tensor.name, tensor.name)
-    for value in (*graph.value_info, *graph.input, *graph.output):
-        value.name = new.get(value.name, value.name)

@@ -36,7 +36,7 @@ def measure_opening(subject: Subject, *, n: int = 60) -> tuple[list[Line], dict[
             start = time.perf_counter()
             candidate = builder.build(assignment)  # noqa: B023 - called at once
             built = time.perf_counter()
-            opened = subject.bench.opener.open(candidate.skeleton, candidate.constants)
+            opened = subject.bench.opener.open(*candidate.parts)
             seconds["ours"].append(time.perf_counter() - start)
             seconds["building"].append(built - start)
             del opened

@@ -51,7 +51,7 @@ def measure_overhead(subject: Subject, *, n_turns: int = 8, n_trials: int = 10) 
                 candidate = builder.build(next(assignments))
                 _ = candidate.digest
                 built = time.perf_counter()
-                subject.bench.opener.open(candidate.skeleton, candidate.constants)
+                subject.bench.opener.open(*candidate.parts)
                 ours["open"].append(time.perf_counter() - built)
                 ours["build"].append(built - start)
             for method, seconds in theirs.items():

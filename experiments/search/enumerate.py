@@ -176,7 +176,7 @@ class Enumeration:
 
     def _open(self, candidate: Candidate, assignment: Assignment) -> int:
         """Measure the graph, unless it is known."""
-        opened = self.bench.opener.open(candidate.skeleton, candidate.constants)
+        opened = self.bench.opener.open(*candidate.parts)
         digest = _number(f"{opened.optimized.digest}-{candidate.variants_digest}")
         if digest not in self._measured:
             quality, ratio = self._measure(candidate, opened, self.n_rounds)
@@ -196,13 +196,13 @@ class Enumeration:
         """In more rounds, which replace the few."""
         digest = list(self._measured)[self._graph[row]]
         candidate = self.builder.build(assignment)
-        opened = self.bench.opener.open(candidate.skeleton, candidate.constants)
+        opened = self.bench.opener.open(*candidate.parts)
         _, ratio = self._measure(candidate, opened, self.n_final_rounds)
         self._measured[digest] = replace(self._measured[digest], ratio=ratio, rounds=self.n_final_rounds)
 
     def _measure(self, candidate: Candidate, opened: Opened, n_rounds: int) -> tuple[Quality, list[float]]:
         """Quality, and the ratio with the ends of its interval, each the mean over openings that are all in memory."""
-        others = [self.bench.opener.open(candidate.skeleton, candidate.constants) for _ in range(self.n_openings - 1)]
+        others = [self.bench.opener.open(*candidate.parts) for _ in range(self.n_openings - 1)]
         measured = [self.bench.measure(each.sessions, n_rounds, lambda _: True) for each in (opened, *others)]
         found = [latency for _, latencies, _ in measured for latency in latencies.values()]
         ratios = np.mean([[latency.ratio, latency.ratio_low, latency.ratio_high] for latency in found], axis=0)

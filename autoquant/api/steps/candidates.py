@@ -130,7 +130,9 @@ def builder_of(
     schemes = {scheme.name: scheme for scheme in definition.schemes}
     ranges, means = ranges_of(statistics, definition), means_of(statistics)
     unbounded = masked(prepared.graph, statistics)
-    return Builder(prepared.graph, found, schemes, definition.op_types, ranges, means, rounder, unbounded=unbounded)
+    builder = Builder(prepared.graph, found, schemes, definition.op_types, ranges, means, rounder, unbounded)
+    builder.around = prepared.around
+    return builder
 
 
 def build(

@@ -97,7 +97,7 @@ def measure(
         raise UsageError(f"the number of rounds is {n_rounds}, give 0 or more")
     _check_built_from(assignment, candidate, found)
     try:
-        opened = bench.opener.open(candidate.skeleton, candidate.constants)
+        opened = bench.opener.open(*candidate.parts)
         digest = f"{opened.optimized.digest}-{candidate.variants_digest}"
         if known is not None and digest in known:
             return replace(known[digest], size_bytes=candidate.size_bytes)

@@ -143,7 +143,7 @@ def probing_seconds(opening_s: float, float_s: float) -> float:
 
 
 def _opened(bench: Bench, candidate: Candidate) -> Opened:
-    return bench.opener.open(candidate.skeleton, candidate.constants)
+    return bench.opener.open(*candidate.parts)
 
 
 def _raced(bench: Bench, first: Opened, second: Opened, seconds: float) -> Mapping[str, Timings]:

@@ -4,17 +4,11 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from autoquant.api.floats import deciding_sentences, float_sentences, nothing_to_quantize, outside_sentences
-from autoquant.domain.feed import Feed
+from autoquant.api.floats import float_sentences, nothing_to_quantize, outside_sentences
 from autoquant.graph.regions import find_regions
 from autoquant.model.graph import Graph
 from autoquant.model.ops import is_quantizable
 from tests.models import floats, model_of
-
-ONE = {"x": np.ones(1, np.float32)}
-
-
-BRANCHES = "then_branch = t () => (float[1] u) { u = Relu(x) }, else_branch = e () => (float[1] v) { v = Neg(x) }"
 
 
 def test_of_a_model_whose_operators_are_all_in_bodies_that_is_said() -> None:
@@ -81,40 +75,6 @@ def test_why_a_product_stays_float_is_said(product: str, why: str) -> None:
     graph = Graph(model_of("(float[2,2] x, float[2,2] v) => (float[2,2] y)", product, constants))
     assert not is_quantizable(graph.nodes[0], graph)
     assert float_sentences(graph, ()) == [f"{STAY}1 {why}"]
-
-
-def test_a_number_that_is_the_same_everywhere_and_decides_a_branch_is_named() -> None:
-    branches = "then_branch = t () => (float[2] u) { u = Relu(x) }, else_branch = e () => (float[2] v) { v = Neg(x) }"
-    body, rate = f"c = Equal(rate, k) y = If(c) <{branches}>", np.array(16000)
-    graph, x = Graph(model_of("(float[2] x, int64 rate) => (float[2] y)", body, {"k": rate})), floats(2)
-    (said,) = deciding_sentences(graph, [{"x": x, "rate": rate}] * 3)
-    assert said.startswith("input 'rate' is 16000 in all samples and decides which branch of If runs: make it a const")
-    assert deciding_sentences(graph, [{"x": x, "rate": each} for each in (rate, rate // 2)]) == []
-
-
-@pytest.mark.parametrize(
-    ("inputs", "condition", "feed"),
-    [
-        ("float[1] x, int64 n", "s = Size(x) c = Equal(s, k)", {"n": np.array(1)}),
-        ("float[1] x, bool[2] m", "c = ReduceMax(m)", {"m": np.ones(2, bool)}),
-        ("float[1] x, int64[2] n", "s = ReduceMax(n) c = Equal(s, k)", {"n": np.ones(2, np.int64)}),
-    ],
-    ids=["a size", "truth values", "several numbers"],
-)
-def test_what_is_no_number_or_decides_nothing_is_not_named(inputs: str, condition: str, feed: Feed) -> None:
-    body = f"{condition} y = If(c) <{BRANCHES}>"
-    graph = Graph(model_of(f"({inputs}) => (float[1] y)", body, {"k": np.array(1)} if "k" in condition else {}))
-    assert deciding_sentences(graph, [{**ONE, **feed}] * 3) == []
-
-
-def test_where_data_decide_too_or_there_is_one_sample_nothing_is_named() -> None:
-    body = f"p = Greater(x, z) q = ReduceMax(p) e = Equal(n, k) c = And(q, e) y = If(c) <{BRANCHES}>"
-    constants = {"k": np.array(1), "z": np.zeros(1, np.float32)}
-    graph, n = Graph(model_of("(float[1] x, int64 n) => (float[1] y)", body, constants)), np.array(1)
-    feeds = [{"x": np.full(1, value, np.float32), "n": n} for value in (-1, 1)]
-    assert deciding_sentences(graph, feeds) == []
-    assert deciding_sentences(graph, feeds[:1]) == []
-    assert len(deciding_sentences(graph, feeds[:1] * 2)) == 2
 
 
 def test_how_much_of_the_latency_is_in_no_region_is_said_by_type_largest_first() -> None:

@@ -1,0 +1,177 @@
+"""What decides between a candidate and the model that it was made of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+
+from autoquant.domain.region import TensorName
+from autoquant.model.around import BRANCH, OTHERWISE, Around
+from autoquant.model.copies import Model, opset_of, to_bytes
+from autoquant.model.graph import Graph, Node
+from autoquant.model.names import NewNames
+from autoquant.rewrites.taken import Choice
+
+__all__ = ["Sizes", "Taken", "guarded"]
+
+Sizes = Mapping[TensorName, Sequence[int | None]]
+"""Of inputs, None where they take any."""
+_SHAPE_HAS_ENDS, _REDUCES_TRUTHS = 15, 20
+"""Opsets from which on Shape takes a part of the axes, and ReduceMin truth values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An If and what its condition is for all that a candidate is made for.
+
+    Attributes:
+        graph: In which it is.
+        choice: It.
+        holds: The condition.
+    """
+
+    graph: Graph
+    choice: Choice
+    holds: bool
+
+
+def guarded(model: Model, taken: Sequence[Taken], sizes: Sizes) -> Around:
+    """What runs a candidate where conditions are as they are taken and inputs have these sizes, and else this model.
+
+    Args:
+        model: Of the opset of candidates.
+        taken: One at least.
+        sizes: Which candidates have fixed, and the model has not.
+    """
+    deciding = _Deciding(NewNames(Graph(model)), opset_of(model))
+    for each in taken:
+        deciding.ask(each)
+    deciding.ask_sizes(sizes)
+    otherwise = onnx.GraphProto()
+    otherwise.CopyFrom(model.graph)
+    del otherwise.input[:]
+    condition = deciding.condition()
+    whole, frame = (_with_branch(model, deciding, condition, each) for each in (otherwise, _empty(model.graph)))
+    return Around(whole, frame)
+
+
+def _with_branch(model: Model, deciding: "_Deciding", condition: str, otherwise: onnx.GraphProto) -> bytes:
+    choice = helper.make_node("If", [condition], [value.name for value in model.graph.output], name=BRANCH)
+    choice.attribute.append(helper.make_attribute(OTHERWISE, otherwise))
+    graph = onnx.GraphProto(
+        name=model.graph.name or "graph",
+        node=[*deciding.nodes, choice],
+        input=model.graph.input,
+        output=model.graph.output,
+        initializer=deciding.constants,
+    )
+    return to_bytes(onnx.ModelProto(opset_import=model.opset_import, graph=graph))
+
+
+def _empty(graph: onnx.GraphProto) -> onnx.GraphProto:
+    """Of the same outputs, without any element but in those that have no axes."""
+    found = onnx.GraphProto(name=graph.name or "graph")
+    for value in graph.output:
+        tensor = value.type.tensor_type
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        nothing = np.full((0,) * len(tensor.shape.dim), "" if dtype.kind == "O" else 0, dtype)
+        name = f"{BRANCH}_empty_{value.name}"
+        found.initializer.append(numpy_helper.from_array(nothing, name))
+        found.node.append(helper.make_node("Identity", [name], [value.name]))
+        found.output.append(helper.make_tensor_value_info(value.name, tensor.elem_type, None))
+    return found
+
+
+@dataclass(slots=True)
+class _Deciding:
+    """Nodes in the making.
+
+    Attributes:
+        names: Of what they write, which nothing in a branch has.
+        opset: Of the model.
+    """
+
+    names: NewNames
+    opset: int
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
+    _asked: list[str] = field(default_factory=list)
+    _known: dict[str, str] = field(default_factory=dict)
+    """What tensors of the graphs are called here."""
+    _conditions: set[TensorName] = field(default_factory=set)
+
+    def ask(self, taken: Taken) -> None:
+        """That a condition be as it is taken."""
+        name = taken.choice.condition
+        if name in self._conditions:
+            return
+        self._conditions.add(name)
+        for node in taken.choice.nodes:
+            if self._known.keys().isdisjoint(node.outputs):
+                self._copy(node, taken.graph)
+        condition = self._known.get(name, name)
+        self._asked.append(condition if taken.holds else self._node("Not", [condition]))
+
+    def ask_sizes(self, sizes: Sizes) -> None:
+        """That inputs have these."""
+        if not sizes:
+            return
+        shapes = [self._sizes_of(name, each) for name, each in sizes.items()]
+        found = shapes[0] if len(shapes) == 1 else self._node("Concat", shapes, axis=0)
+        wanted = [size for each in sizes.values() for size in each if size is not None]
+        equal = self._node("Equal", [found, self._integers(wanted)])
+        self._asked.append(equal if len(wanted) == 1 else self._all(equal))
+
+    def _sizes_of(self, name: TensorName, sizes: Sequence[int | None]) -> str:
+        """Those that are fixed."""
+        axes = [axis for axis, size in enumerate(sizes) if size is not None]
+        if len(axes) == len(sizes):
+            return self._node("Shape", [name])
+        if self.opset >= _SHAPE_HAS_ENDS and axes == list(range(axes[0], axes[-1] + 1)):
+            return self._node("Shape", [name], start=axes[0], end=axes[-1] + 1)
+        return self._node("Gather", [self._node("Shape", [name]), self._integers(axes)])
+
+    def _all(self, truths: str) -> str:
+        if self.opset >= _REDUCES_TRUTHS:
+            return self._node("ReduceMin", [truths], keepdims=0)
+        numbers = self._node("Cast", [truths], to=onnx.TensorProto.INT32)
+        return self._node("Cast", [self._node("ReduceMin", [numbers], keepdims=0)], to=onnx.TensorProto.BOOL)
+
+    def condition(self) -> str:
+        """Whether all is as asked."""
+        first, *others = self._asked
+        for other in others:
+            first = self._node("And", [first, other])
+        return first
+
+    def _copy(self, node: Node, graph: Graph) -> None:
+        proto = graph.copy_of(node)
+        for name in node.inputs:
+            if graph.is_constant(name) and name not in self._known:
+                self._known[name] = self._constant(graph.constant(name))
+        proto.input[:] = [self._known.get(name, name) for name in node.inputs]
+        self._known.update({name: self.names.new(BRANCH) for name in node.outputs if name})
+        proto.output[:] = [self._known.get(name, name) for name in node.outputs]
+        self._append(proto)
+
+    def _node(self, op_type: str, inputs: Sequence[str], **attributes: int) -> str:
+        name = self.names.new(BRANCH)
+        proto = helper.make_node(op_type, inputs, [name])
+        proto.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
+        self._append(proto)
+        return name
+
+    def _append(self, proto: onnx.NodeProto) -> None:
+        proto.name = f"{BRANCH}_{proto.op_type}_{len(self.nodes)}"
+        self.nodes.append(proto)
+
+    def _integers(self, values: Sequence[int]) -> str:
+        return self._constant(np.array(values, np.int64))
+
+    def _constant(self, values: npt.NDArray[np.generic]) -> str:
+        name = self.names.new(BRANCH)
+        self.constants.append(numpy_helper.from_array(values, name))
+        return name
