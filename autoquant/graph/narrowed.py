@@ -1,6 +1,7 @@
 """Models without the branches of If that no sample takes."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +52,7 @@ class Narrowed:
         graph, whole = Graph(prepared), Graph(self.whole)
         _refuse_unwritten(graph)
         if opset_of(prepared) != opset_of(self.whole):
-            raise ModelError(f"the given model is at opset {opset_of(self.whole)}, not at {opset_of(prepared)}")
+            raise ModelError(f"the given model cannot be converted from opset {opset_of(self.whole)}")
         free = {
             name: [size if own is None else None for size, own in zip(sizes, whole.sizes(name) or (), strict=True)]
             for name, sizes in ((name, graph.sizes(name) or ()) for name in graph.inputs)
@@ -73,7 +74,9 @@ def narrowed(plain: Model, feeds: Sequence[Feed], opset: int) -> tuple[Narrowed 
     """
     if not feeds or not choices_of(plain):
         return None, []
-    whole = convert_opset(plain, opset) if opset_of(plain) < opset else plain
+    whole = plain
+    with suppress(ModelError):  # candidates stay at its opset, too
+        whole = convert_opset(plain, opset) if opset_of(plain) < opset else plain
     _refuse(whole)
     model, taken, notes, varying = whole, list[Taken](), list[str](), set[TensorName]()
     while choices := [choice for choice in choices_of(model) if choice.condition not in varying]:

@@ -10,6 +10,7 @@ from autoquant.errors import ModelError
 from autoquant.graph import narrowed as module
 from autoquant.graph.narrowed import narrowed
 from autoquant.graph.preprocess import prepare
+from autoquant.model.copies import opset_of
 from autoquant.model.prepared import PreparedModel
 from tests.branching import RATE, a_branching_model, feed_at, two_branches
 from tests.models import Array, floats, in_a_function, model_of, op_types, saved
@@ -136,3 +137,18 @@ def test_where_nothing_keeps_the_outputs_of_the_branch_the_if_stays(
     assert found.around is None
     (note,) = found.notes
     assert note.startswith(f"{STAYS}outputs differ (")
+
+
+def test_a_model_that_cannot_be_converted_is_searched_at_its_own_opset(tmp_path: Path) -> None:
+    body = f"c = Equal(rate, k) {two_branches('h = Gemm(x, w, z) t = Hardmax(h)', 'e = Gemm(x, w, z)')}"
+    constants = {"w": floats(2, 3), "z": floats(3), "k": np.array(RATE)}
+    model = model_of("(float[N,2] x, int64 rate) => (float[N,3] y)", body, constants, opset=11)
+    feeds = [{"x": floats(2, 2, seed=k), "rate": np.array(RATE)} for k in range(3)]
+    found = prepared_by(model, feeds, tmp_path)
+    assert found.around is not None
+    assert opset_of(found.graph.model) == 11
+    assert op_types(found.graph.model) == ["Gemm", "Hardmax"]
+    assert [note.partition(":")[0] for note in found.notes] == [
+        "all samples take one branch of 'y', by 'rate', which is 16 in all of them",
+        "the model stays at opset 11",
+    ]
