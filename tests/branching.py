@@ -13,10 +13,11 @@ RATE = 16
 """For which the first branch runs."""
 
 
-def two_branches(first: str, second: str, y: str = "y") -> str:
-    """An If as text, of the condition ``c`` and bodies that write ``t`` and ``e``."""
-    bodies = f"then_branch = a () => (float[M,K] t) {{ {first} }}, else_branch = b () => (float[M,K] e) {{ {second} }}"
-    return f"{y} = If(c) <{bodies}>"
+def two_branches(first: str, second: str, y: str = "y", condition: str = "c", ends: str = "te") -> str:
+    """An If as text, of which bodies write what ``ends`` says."""
+    texts = zip(("then", "else"), ends, (first, second), strict=True)
+    bodies = ", ".join(f"{kind}_branch = {kind} () => (float[M,K] {end}) {{ {text} }}" for kind, end, text in texts)
+    return f"{y} = If({condition}) <{bodies}>"
 
 
 def a_branching_model(

@@ -16,7 +16,7 @@ from autoquant.errors import ModelError
 from autoquant.model.copies import Model, copy_of, opset_of, without_weights
 from autoquant.model.io import INITIALIZERS_ARE_NO_INPUTS
 from autoquant.model.slices import with_slice_sizes
-from autoquant.model.subgraphs import graphs_of
+from autoquant.model.subgraphs import bodies_of, graphs_of, rename_tensors
 
 __all__ = [
     "constants_as_initializers",
@@ -38,8 +38,11 @@ __all__ = [
     "with_types",
 ]
 
-_HARDMAX_IS_OF_ONE_AXIS = 13
-"""Opset from which on Hardmax does not flatten the axes behind its own."""
+_CONVERTED_WRONGLY = {
+    "GroupNormalization": (21, "leave scales of GroupNormalization to groups, where they have to be of channels"),
+    "Hardmax": (13, "make Hardmax one along the last axis alone"),
+}
+"""Operators that mean something else from an opset on, and what ONNX's converter does."""
 _UNKNOWN = "autoquant.unknown"
 """Domain of what the converter must not look up."""
 _RESIZE_HAS_MODES = 11
@@ -55,10 +58,11 @@ def convert_opset(model: Model, version: int) -> Model:
     if model.functions:
         name = model.functions[0].name
         raise ModelError(f"conversion to opset {version} fails: function '{name}' cannot be put in place of its calls")
-    if opset_of(model) < _HARDMAX_IS_OF_ONE_AXIS <= version and any(
-        _is(node, "Hardmax") for graph in graphs_of(model.graph) for node in graph.node
-    ):
-        raise ModelError(f"conversion to opset {version} fails: ONNX would make Hardmax one along the last axis alone")
+    for op_type, (since, reason) in _CONVERTED_WRONGLY.items():
+        if opset_of(model) < since <= version and any(
+            _is(node, op_type) for graph in graphs_of(model.graph) for node in graph.node
+        ):
+            raise ModelError(f"conversion to opset {version} fails: ONNX would {reason}")
     try:
         converted = without_weights(model, lambda skeleton: _converted(skeleton, version))
     except Exception as error:  # the converter raises RuntimeError, its C++ base classes and others
@@ -84,6 +88,7 @@ def _converted(model: Model, version: int) -> Model:
     del converted.opset_import[:]
     converted.opset_import.extend(imports)
     _say_types_of(model, converted)
+    _name_apart(model, converted)
     return converted
 
 
@@ -93,6 +98,18 @@ def _say_types_of(model: Model, converted: Model) -> None:
         values = getattr(converted.graph, types)
         del values[:]
         values.extend(getattr(model.graph, types))
+
+
+def _name_apart(model: Model, converted: Model) -> None:
+    """What the converter adds to bodies gets names of its own: it counts from the beginning in each of them."""
+    known = {name for graph in graphs_of(model.graph) for node in graph.node for name in node.output}
+    bodies = [body for node in converted.graph.node for inner in bodies_of(node) for body in graphs_of(inner)]
+    for i, body in enumerate(reversed(bodies)):  # those inside others first, of which these may read
+        added = {name for node in body.node for name in node.output} - known
+        new = {name: f"{name}_{i}" for name in added if name}
+        for graph in graphs_of(body) if new else ():
+            rename_tensors(graph, new)
+        known.update(new.values())
 
 
 def _resize_as_before(model: Model) -> None:

@@ -38,22 +38,19 @@ class Taken:
     holds: bool
 
 
-def guarded(model: Model, taken: Sequence[Taken], sizes: Sizes) -> Around:
+def guarded(model: Model, taken: Sequence[Sequence[Taken]], sizes: Sizes) -> Around:
     """What runs a candidate where conditions are as they are taken and inputs have these sizes, and else this model.
 
     Args:
         model: Of the opset of candidates.
-        taken: One at least.
+        taken: Those of its main graph, then those of the branches that are taken there, and so on.
         sizes: Which candidates have fixed, and the model has not.
     """
     deciding = _Deciding(NewNames(Graph(model)), opset_of(model))
-    for each in taken:
-        deciding.ask(each)
-    deciding.ask_sizes(sizes)
+    condition = deciding.condition(taken, sizes)
     otherwise = onnx.GraphProto()
     otherwise.CopyFrom(model.graph)
     del otherwise.input[:]
-    condition = deciding.condition()
     whole, frame = (_with_branch(model, deciding, condition, each) for each in (otherwise, _empty(model.graph)))
     return Around(whole, frame)
 
@@ -92,38 +89,56 @@ class _Deciding:
     Attributes:
         names: Of what they write, which nothing in a branch has.
         opset: Of the model.
+        nodes: Of the main graph.
+        constants: That they read.
     """
 
     names: NewNames
     opset: int
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: list[onnx.TensorProto] = field(default_factory=list)
-    _asked: list[str] = field(default_factory=list)
     _known: dict[str, str] = field(default_factory=dict)
     """What tensors of the graphs are called here."""
-    _conditions: set[TensorName] = field(default_factory=set)
 
-    def ask(self, taken: Taken) -> None:
-        """That a condition be as it is taken."""
-        name = taken.choice.condition
-        if name in self._conditions:
-            return
-        self._conditions.add(name)
-        for node in taken.choice.nodes:
+    def condition(self, taken: Sequence[Sequence[Taken]], sizes: Sizes) -> str:
+        """Whether conditions are as they are taken and inputs have these sizes."""
+        first, *inner = taken
+        asked = [*self._asked(first), *([self._has_sizes(sizes)] if sizes else [])]
+        return self._all_inside(asked, inner)
+
+    def _all_inside(self, asked: Sequence[str], inner: Sequence[Sequence[Taken]]) -> str:
+        """Those of branches are computed where these run alone: elsewhere they may fail."""
+        found, *others = asked
+        for other in others:
+            found = self._node("And", [found, other])
+        if not inner:
+            return found
+        around, self.nodes = self.nodes, []
+        held = self._node("Identity", [self._all_inside(self._asked(inner[0]), inner[1:])])
+        then, self.nodes = self._body(held), []
+        no = self._node("Identity", [self._constant(np.array(False))])
+        otherwise, self.nodes = self._body(no), around
+        return self._node("If", [found], then_branch=then, else_branch=otherwise)
+
+    def _body(self, output: str) -> onnx.GraphProto:
+        value = helper.make_tensor_value_info(output, onnx.TensorProto.BOOL, None)
+        return onnx.GraphProto(name=output, node=self.nodes, output=[value])
+
+    def _asked(self, taken: Sequence[Taken]) -> list[str]:
+        """Whether each condition is as it is taken."""
+        found = {each.choice.condition: each for each in taken}.values()
+        for node, graph in ((node, each.graph) for each in found for node in each.choice.nodes):
             if self._known.keys().isdisjoint(node.outputs):
-                self._copy(node, taken.graph)
-        condition = self._known.get(name, name)
-        self._asked.append(condition if taken.holds else self._node("Not", [condition]))
+                self._copy(node, graph)
+        conditions = [(self._known.get(each.choice.condition, each.choice.condition), each.holds) for each in found]
+        return [name if holds else self._node("Not", [name]) for name, holds in conditions]
 
-    def ask_sizes(self, sizes: Sizes) -> None:
-        """That inputs have these."""
-        if not sizes:
-            return
+    def _has_sizes(self, sizes: Sizes) -> str:
         shapes = [self._sizes_of(name, each) for name, each in sizes.items()]
         found = shapes[0] if len(shapes) == 1 else self._node("Concat", shapes, axis=0)
         wanted = [size for each in sizes.values() for size in each if size is not None]
         equal = self._node("Equal", [found, self._integers(wanted)])
-        self._asked.append(equal if len(wanted) == 1 else self._all(equal))
+        return equal if len(wanted) == 1 else self._all(equal)
 
     def _sizes_of(self, name: TensorName, sizes: Sequence[int | None]) -> str:
         """Those that are fixed."""
@@ -140,13 +155,6 @@ class _Deciding:
         numbers = self._node("Cast", [truths], to=onnx.TensorProto.INT32)
         return self._node("Cast", [self._node("ReduceMin", [numbers], keepdims=0)], to=onnx.TensorProto.BOOL)
 
-    def condition(self) -> str:
-        """Whether all is as asked."""
-        first, *others = self._asked
-        for other in others:
-            first = self._node("And", [first, other])
-        return first
-
     def _copy(self, node: Node, graph: Graph) -> None:
         proto = graph.copy_of(node)
         for name in node.inputs:
@@ -157,7 +165,7 @@ class _Deciding:
         proto.output[:] = [self._known.get(name, name) for name in node.outputs]
         self._append(proto)
 
-    def _node(self, op_type: str, inputs: Sequence[str], **attributes: int) -> str:
+    def _node(self, op_type: str, inputs: Sequence[str], **attributes: int | onnx.GraphProto) -> str:
         name = self.names.new(BRANCH)
         proto = helper.make_node(op_type, inputs, [name])
         proto.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
@@ -165,7 +173,7 @@ class _Deciding:
         return name
 
     def _append(self, proto: onnx.NodeProto) -> None:
-        proto.name = f"{BRANCH}_{proto.op_type}_{len(self.nodes)}"
+        proto.name = f"{next(filter(None, proto.output))}_{proto.op_type}"
         self.nodes.append(proto)
 
     def _integers(self, values: Sequence[int]) -> str:

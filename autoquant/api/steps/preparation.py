@@ -151,12 +151,13 @@ def find_regions(
 
 
 def least_bytes(prepared: PreparedModel, found: Sequence[Region], definition: SpaceDefinition) -> int:
-    """What the float constants of every candidate take at least: all that regions read in the fewest bits."""
+    """What every file takes at least: its constants, all that regions read in the fewest bits, and what is around."""
     graph, inside = prepared.graph, {name for region in found for name in region.nodes}
     read = {name for node in graph.nodes if node.name in inside for name in node.inputs}
     bits = min(form.dtype.bits for scheme in definition.schemes for form in (scheme.activation, scheme.weight))
     floats = (name for name in graph.constants if graph.dtype(name) == "float32")
-    return sum(math.prod(graph.shape(name) or ()) * (bits if name in read else 32) // 8 for name in floats)
+    n_around = 0 if prepared.around is None else len(prepared.around.model)
+    return n_around + sum(math.prod(graph.shape(name) or ()) * (bits if name in read else 32) // 8 for name in floats)
 
 
 def layout_of(

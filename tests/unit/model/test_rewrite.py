@@ -147,6 +147,13 @@ def test_a_hardmax_that_onnx_would_make_another_one_is_not_converted() -> None:
         convert_opset(model, 21)
 
 
+def test_a_group_norm_whose_scales_onnx_would_leave_to_groups_is_not_converted() -> None:
+    body = "y = GroupNormalization<num_groups=2>(x, s, s)"
+    model = model_of("(float[2,4,3] x) => (float[2,4,3] y)", body, {"s": floats(2)}, opset=18)
+    with pytest.raises(ModelError, match="conversion to opset 21 fails: ONNX would leave scales of GroupNormalization"):
+        convert_opset(model, 21)
+
+
 def test_a_constant_of_another_domain_is_none() -> None:
     model = model_of("(float[2] x) => (float[2] y)", "c = com.microsoft.Constant() y = Add(x, c)")
     assert constants_as_initializers(model) is model

@@ -20,7 +20,7 @@ NO_SIZES: Sizes = {}
 def framed(model: onnx.ModelProto, holds: Mapping[str, bool], sizes: Sizes = NO_SIZES) -> onnx.ModelProto:
     """A candidate that writes minus one, as the other branch of the frame, which writes nothing."""
     taken = [Taken(Graph(model), choice, holds[choice.condition]) for choice in choices_of(model)]
-    made = onnx.load_from_string(guarded(model, taken, sizes).frame)
+    made = onnx.load_from_string(guarded(model, [taken], sizes).frame)
     made.ir_version = model.ir_version
     candidate = model_of("() => (float[1,1] y)", "y = Identity(k)", {"k": np.full((1, 1), -1, np.float32)}).graph
     made.graph.node[-1].attribute.append(onnx.helper.make_attribute("then_branch", candidate))
@@ -75,7 +75,7 @@ def test_all_conditions_count_each_once() -> None:
 def test_a_model_that_is_around_a_candidate_itself_can_be_so_again() -> None:
     """Names of what decides are other ones."""
     model = a_branching_model()
-    first = onnx.load_from_string(guarded(model, [Taken(Graph(model), choices_of(model)[0], holds=True)], {}).model)
+    first = onnx.load_from_string(guarded(model, [[Taken(Graph(model), choices_of(model)[0], holds=True)]], {}).model)
     body = onnx.GraphProto(name="a", output=model.graph.output, initializer=model.graph.initializer)
     body.node.add(op_type="Gemm", input=["x", "u"], output=["y"])
     first.graph.node[-1].attribute.append(onnx.helper.make_attribute("then_branch", body))

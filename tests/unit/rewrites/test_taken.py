@@ -68,11 +68,8 @@ def test_branches_without_products_stay() -> None:
 
 def test_bodies_that_call_their_tensors_alike_stay_apart() -> None:
     """Also what is called so in bodies inside of them."""
-    inner = (
-        "then_branch = a () => (float[2,2] p) { p = Add(h, one) }, else_branch = b () => (float[2,2] q) { q = Neg(h) }"
-    )
-    first = f"h = Gemm(x, w) t = If(d) <{inner}>"
-    second = f"h = Gemm(y1, w) t = If(d) <{inner}>"
+    inner = two_branches("p = Add(h, one)", "q = Neg(h)", "t", "d", "pq")
+    first, second = (f"h = Gemm({x}, w) {inner}" for x in ("x", "y1"))
     others = [two_branches(each, f"e = Neg({x})", y) for each, x, y in ((first, "x", "y1"), (second, "y1", "y"))]
     constants: dict[str, Array | float] = {**W, "one": 1.0}
     model = model_of("(float[2,2] x, bool c, bool d) => (float[2,2] y)", " ".join(others), constants)
