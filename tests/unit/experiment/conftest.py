@@ -7,7 +7,7 @@ import pytest
 from autoquant.experiment.run import JobOutcome, run_job
 from tests.models import floats, model_of
 from tests.searches import end_after
-from tests.unit.experiment.jobs import HEAD, OneDay, Run
+from tests.unit.experiment.jobs import HEAD, OneDay, Run, Searches
 
 
 @pytest.fixture
@@ -29,3 +29,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         return run_job(Path("job.toml"), smoke=smoke, reports=Path("reports"), on_line=told.append)
 
     return run
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> Searches:
+    """What a job searches with."""
+    found = Searches()
+    monkeypatch.setattr("autoquant.experiment.run.search", found)
+    return found

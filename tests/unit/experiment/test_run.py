@@ -17,7 +17,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import OutputError, UsageError
 from autoquant.experiment.run import run_job
 from tests.records import a_measured
-from tests.unit.experiment.jobs import BROKEN, FAULTY, GONE, TINY, Run, rows_of
+from tests.unit.experiment.jobs import BROKEN, FAULTY, GONE, TINY, Run, Searches, rows_of
 
 EVERYTHING = """[[models]]
 name = "tiny"
@@ -130,6 +130,7 @@ def test_a_run_has_its_files(run: Run) -> None:
     assert (Path("reports/_runs/small") / folder.name / "tiny" / "front.json").exists()
 
 
+@pytest.mark.usefixtures("searches")
 def test_runs_whose_reports_were_removed_keep_their_folders(run: Run) -> None:
     first = run(TINY).summary_path.parent
     shutil.rmtree(first)
@@ -138,6 +139,7 @@ def test_runs_whose_reports_were_removed_keep_their_folders(run: Run) -> None:
     assert rows_of(again)["tiny"]["error"] is None
 
 
+@pytest.mark.usefixtures("searches")
 def test_an_earlier_run_whose_summary_cannot_be_read_is_told(run: Run) -> None:
     lines: list[str] = []
     first = run(TINY).summary_path.parent
@@ -179,6 +181,7 @@ def test_a_model_of_which_no_candidate_was_measured_fails(
     assert row["best_ratio"] == {"30": None, "40": None, "50": None}
 
 
+@pytest.mark.usefixtures("searches")
 def test_the_summary_is_there_after_each_model(run: Run) -> None:
     seen: list[list[str]] = []
 
@@ -212,12 +215,8 @@ def test_ctrl_c_ends_the_job_with_a_summary(run: Run) -> None:
     ],
     ids=["in a last measurement", "where no candidate can be compared"],
 )
-def test_ctrl_c_ends_the_job_too(note: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended(*arguments: Any, **options: Any) -> SearchResult:
-        found = search(*arguments, **options)
-        return SearchResult(found.folder, replace(found.record, notes=(note,)))
-
-    monkeypatch.setattr("autoquant.experiment.run.search", ended)
+def test_ctrl_c_ends_the_job_too(note: str, run: Run, searches: Searches) -> None:
+    searches.notes = (note,)
     rows = rows_of(run(TINY, FAULTY))
     assert rows["tiny"]["error"] is None
     assert "was not searched" in str(rows["faulty"]["error"])

@@ -1,15 +1,13 @@
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from autoquant import search
-from autoquant.api.result import SearchResult
 from autoquant.api.sentences import ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER
-from tests.unit.experiment.jobs import OTHER, TINY, Run, rows_of
+from tests.unit.experiment.jobs import OTHER, TINY, Run, Searches, rows_of
+
+pytestmark = pytest.mark.usefixtures("searches")
 
 
 def test_runs_of_one_day_have_folders_of_their_own_and_compare(run: Run) -> None:
@@ -18,6 +16,7 @@ def test_runs_of_one_day_have_folders_of_their_own_and_compare(run: Run) -> None
     assert names == [names[0], f"{names[0]}-2", f"{names[0]}-3"]
     assert f"the change against {names[1]}" in third.summary_path.read_text()
     assert rows_of(third)["tiny"]["previous"] == rows_of(second)["tiny"]["best_ratio"]
+    assert rows_of(second)["tiny"]["best_ratio"] != rows_of(first)["tiny"]["best_ratio"]
     assert rows_of(first)["tiny"]["previous"] is None
 
 
@@ -74,17 +73,11 @@ def test_each_model_is_compared_with_its_own_last_result(run: Run) -> None:
 
 
 @pytest.mark.parametrize("note", [ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER])
-def test_a_search_that_was_cut_short_is_no_result_to_compare_with(
-    run: Run, monkeypatch: pytest.MonkeyPatch, note: str
-) -> None:
-    def ended(*arguments: Any, **options: Any) -> SearchResult:
-        found = search(*arguments, **options)
-        return SearchResult(found.folder, replace(found.record, notes=(note,)))
-
+def test_a_search_that_was_cut_short_is_no_result_to_compare_with(run: Run, searches: Searches, note: str) -> None:
     first = run(TINY).summary_path.parent.name
-    with monkeypatch.context() as patch:
-        patch.setattr("autoquant.experiment.run.search", ended)
-        assert rows_of(run(TINY))["tiny"]["is_ended"]
+    searches.notes = (note,)
+    assert rows_of(run(TINY))["tiny"]["is_ended"]
+    searches.notes = ()
     row = rows_of(run(TINY))["tiny"]
     assert (row["previous_date"], row["is_ended"]) == (first, False)
 
