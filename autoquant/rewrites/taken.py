@@ -45,8 +45,11 @@ class Choice:
 
 def choices_of(model: Model) -> list[Choice]:
     """Those with products in their branches; where sizes of inputs alone choose, these can be fixed."""
-    graph, protos = graph_of(model), model.graph.node
-    found = (_choice(graph, node) for node in graph.nodes if node.op_type == "If" and _has_products(protos[node.index]))
+    worth = [i for i, proto in enumerate(model.graph.node) if proto.op_type == "If" and _has_products(proto)]
+    if not worth:
+        return []
+    graph = graph_of(model)
+    found = (_choice(graph, graph.nodes[i]) for i in worth)
     return [choice for choice in found if choice is not None]
 
 
