@@ -1,27 +1,22 @@
 """Models without the branches of If that no sample takes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from autoquant.domain.counted import enumerated
 from autoquant.domain.feed import Feed
 from autoquant.domain.reason import one_line
-from autoquant.domain.region import TensorName
 from autoquant.domain.target import Target
-from autoquant.errors import DataError, ModelError
-from autoquant.graph.likeness import keeps_outputs, likeness_of, reference_of
+from autoquant.errors import ModelError
+from autoquant.graph.levels import are_alike, inputs_of, levels_of, names_of
 from autoquant.model.around import Around
-from autoquant.model.copies import Model, in_parts, opset_of, to_bytes
+from autoquant.model.copies import Model, opset_of, to_bytes
 from autoquant.model.graph import Graph
-from autoquant.model.rewrite import constants_as_initializers, convert_opset, drop_inferable_types
+from autoquant.model.rewrite import convert_opset
 from autoquant.rewrites.guarded import Taken, guarded
-from autoquant.rewrites.taken import Choice, choices_of, conditions_of, with_taken
-from autoquant.rewrites.unread import drop_unread
-from autoquant.runtime.session import open_parts, open_session
+from autoquant.rewrites.taken import choices_of
+from autoquant.runtime.session import open_session
 
-__all__ = ["Narrowed", "narrowed", "tidied"]
+__all__ = ["Narrowed", "narrowed"]
 
 _LARGEST_BYTES = int(1.9e9)
 """Of the user's model and the preprocessed one: files hold both, and protobuf less than 2 GiB."""
@@ -36,32 +31,30 @@ class Narrowed:
         whole: The user's, of the same opset.
         taken: The conditions, those of branches behind those of the graph around them.
         feed: A sample.
+        unconverted: Why both are not of the opset of candidates; None where they are.
     """
 
     model: Model
     whole: Model
     taken: Sequence[Sequence[Taken]]
     feed: Feed
+    unconverted: str | None
 
     def around(self, prepared: Model) -> Around:
         """What runs candidates for inputs such as the samples, and the user's model for others.
 
         Args:
-            prepared: What candidates are made of.
+            prepared: What candidates are made of, of the same opset.
 
         Raises:
             ModelError: These cannot be a branch.
         """
-        if opset_of(prepared) != opset_of(self.whole):
-            raise ModelError(f"the given model cannot be converted from opset {opset_of(self.whole)}")
-        n_bytes = self.whole.ByteSize() + prepared.ByteSize()
-        if n_bytes > _LARGEST_BYTES:
-            raise ModelError(f"files would hold {n_bytes / 1e9:.1f} GB, a candidate and the given model")
-        graph, whole = Graph(prepared), Graph(self.whole)
+        _refuse_large(self.whole.ByteSize() + prepared.ByteSize())
+        graph, whole, read = Graph(prepared), Graph(self.whole), Graph(self.model)
         free = {
             name: [size if own is None else None for size, own in zip(sizes, whole.sizes(name) or (), strict=True)]
             for name, sizes in ((name, graph.sizes(name) or ()) for name in graph.inputs)
-            if name in graph.consumers or name in graph.pinned
+            if name in read.consumers or name in read.pinned  # whose sizes may be constants by now
         }
         fixed = {name: sizes for name, sizes in free.items() if any(size is not None for size in sizes)}
         found = guarded(self.whole, self.taken, fixed)
@@ -88,28 +81,14 @@ def narrowed(plain: Model, feeds: Sequence[Feed], opset: int) -> tuple[Narrowed 
     if not choices:
         return None, []
     if not feeds:
-        return None, [
-            f"{_inputs(choices)} says which branch of {_names(choices)} runs: without samples both stay float"
-        ]
+        chosen = f"{inputs_of(choices)} says which branch of {names_of(choices)} runs"
+        return None, [f"{chosen}: without samples both stay float"]
     _refuse(plain)
-    whole = _converted(plain, feeds, opset)
-    model, taken, notes, varying = whole, list[list[Taken]](), list[str](), set[TensorName]()
-    while choices := [choice for choice in choices_of(model) if choice.condition not in varying]:
-        held = _conditions(model, choices, feeds)
-        same = [(choice, each.pop()) for choice, each in zip(choices, held, strict=True) if len(each) == 1]
-        others = [choice for choice in choices if choice not in [choice for choice, _ in same]]
-        notes += _sentences([choice for choice, _ in same], others, feeds)
-        if not same:
-            break
-        varying |= {choice.condition for choice in others}
-        taken.append([Taken(Graph(model), choice, holds) for choice, holds in same])
-        model = tidied(with_taken(model, {choice.node.index: holds for choice, holds in same}))
-    return Narrowed(model, whole, taken, feeds[0]) if taken else None, notes
-
-
-def tidied(model: Model) -> Model:
-    """Without Constant nodes, what leads to no output, and what is said of shapes inside that can be inferred."""
-    return drop_inferable_types(drop_unread(constants_as_initializers(model)))
+    whole, unconverted = _converted(plain, feeds, opset)
+    levels, model = levels_of(whole, feeds)
+    taken = [[Taken(Graph(level.model), *each) for each in level.same] for level in levels if level.same]
+    found = Narrowed(model, whole, taken, feeds[0], unconverted) if taken else None
+    return found, [sentence for level in levels for sentence in level.sentences(feeds)]
 
 
 def _refuse(plain: Model) -> None:
@@ -125,69 +104,23 @@ def _refuse(plain: Model) -> None:
         raise ModelError(f"the model does not say of which type output '{untyped}' is")
     if plain.functions:
         raise ModelError(f"function '{plain.functions[0].name}' cannot be put in place of its calls")
+    _refuse_large(2 * plain.ByteSize())
 
 
-def _converted(plain: Model, feeds: Sequence[Feed], opset: int) -> Model:
-    """The user's model at the opset of candidates, or as it is where that cannot be or changes what no sample runs."""
+def _refuse_large(n_bytes: int) -> None:
+    if n_bytes > _LARGEST_BYTES:
+        raise ModelError(f"files would hold {n_bytes / 1e9:.1f} GB, a candidate and the given model")
+
+
+def _converted(plain: Model, feeds: Sequence[Feed], opset: int) -> tuple[Model, str | None]:
+    """The user's model at the opset of candidates, or as it is and why."""
     if opset_of(plain) >= opset:
-        return plain
+        return plain, None
     try:
         found = convert_opset(plain, opset)
-        others = [_other_branches(model, feeds[:1]) for model in (plain, found)]
-        reference = reference_of(open_parts(*in_parts(others[0]), Target()), feeds[:1])
-        is_like = keeps_outputs(others[1], likeness_of(others[1], reference).difference_db, from_halves=False)
-    except DataError:  # the user's model does not take them there
-        return found
-    except ModelError:  # candidates stay at its opset, too
-        return plain
-    return found if is_like else plain
-
-
-def _other_branches(model: Model, feeds: Sequence[Feed]) -> Model:
-    """The model with the branches that samples do not take."""
-    choices = choices_of(model)
-    held = _conditions(model, choices, feeds)
-    return with_taken(model, {c.node.index: not each.pop() for c, each in zip(choices, held, strict=True)})
-
-
-def _conditions(model: Model, choices: Sequence[Choice], feeds: Sequence[Feed]) -> list[set[bool]]:
-    """What they are in the samples."""
-    session, found = open_parts(*in_parts(conditions_of(model, choices)), Target()), [set[bool]() for _ in choices]
-    read = {value.name for value in session.get_inputs()}
-    for feed in feeds:
-        outputs = session.run(None, {name: array for name, array in feed.items() if name in read})
-        for held, output in zip(found, outputs, strict=True):
-            held.add(bool(np.asarray(output).item()))
-    return found
-
-
-def _sentences(same: Sequence[Choice], others: Sequence[Choice], feeds: Sequence[Feed]) -> Iterator[str]:
-    """Of those of one graph, which samples choose alike and which they do not."""
-    if same:
-        inputs = {name for choice in same for name in choice.inputs}
-        value = _single(feeds, *inputs) if len(inputs) == 1 else None
-        is_so = "" if value is None else f", which is {value} in all of them"
-        yield (
-            f"all samples take one branch of {_names(same)}, by {_inputs(same)}{is_so}: candidates are that branch, and"
-            " for other inputs files hold the given model beside them, in float"
-        )
-    if others:
-        yield (
-            f"samples take both branches of {_names(others)}, by {_inputs(others)}: what is in them stays float; give"
-            " samples that take one"
-        )
-
-
-def _names(choices: Sequence[Choice]) -> str:
-    return enumerated([f"'{choice.node.name or choice.node.outputs[0]}'" for choice in choices])
-
-
-def _inputs(choices: Sequence[Choice]) -> str:
-    return enumerated([f"'{name}'" for name in dict.fromkeys(name for choice in choices for name in choice.inputs)])
-
-
-def _single(feeds: Sequence[Feed], name: TensorName) -> str | None:
-    """The number that an input is in all samples; None where it is more than one."""
-    arrays = [np.asarray(feed[name]) for feed in feeds]
-    values = {array.item() for array in arrays} if all(array.size == 1 for array in arrays) else set()
-    return str(values.pop()) if len(values) == 1 else None
+    except ModelError as error:
+        return plain, str(error)
+    (given, _), (converted, _) = (levels_of(model, feeds) for model in (plain, found))
+    if are_alike(given, converted, feeds[0]):
+        return found, None
+    return plain, f"conversion to opset {opset} fails: branches that no sample takes would compute something else"

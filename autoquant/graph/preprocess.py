@@ -11,8 +11,9 @@ from autoquant.domain.reason import temporary_files
 from autoquant.domain.target import CPU, Target
 from autoquant.errors import ModelError
 from autoquant.graph.choices import chosen_notes, varying_notes
+from autoquant.graph.levels import tidied
 from autoquant.graph.likeness import Likeness, Reference, keeps_outputs, likeness_of, reference_of
-from autoquant.graph.narrowed import Narrowed, narrowed, tidied
+from autoquant.graph.narrowed import Narrowed, narrowed
 from autoquant.graph.refusals import random_notes, refuse_no_numbers, refuse_types
 from autoquant.graph.rewriting import Rewrite, fast_kernels, kept_rewrites, rewritten
 from autoquant.model.around import Around
@@ -94,6 +95,10 @@ class _Given:
             raise ModelError(f"outputs differ ({found.difference_db:.1f} dB)")
         return model, found
 
+    @property
+    def is_convertible(self) -> bool:
+        return self.narrowed is None or self.narrowed.unconverted is None
+
     def around(self, model: Model) -> Around | None:
         return None if self.narrowed is None else self.narrowed.around(model)
 
@@ -151,7 +156,8 @@ def prepare(
         reasons = dict[_Attempt, str]()
         found = _preprocessed(each, rewrites, partial(_based, shapes=shapes, dims=dims or {}), reasons)
         if found is None:
-            notes_of_branches = [_LEFT_WHOLE.format(reason=reasons[_ATTEMPTS[0]])]
+            tried = (why for attempt, why in reasons.items() if not attempt.converted or each.is_convertible)
+            notes_of_branches = [_LEFT_WHOLE.format(reason=next(tried))]
             continue
         model, difference_db = found.model, found.likeness.difference_db
         notes = (
@@ -185,6 +191,9 @@ def _preprocessed(
 ) -> _Found | None:
     """By the first attempt that keeps the outputs; adds why others before it do not to ``reasons``."""
     for attempt in _ATTEMPTS if given.has_halves else [attempt for attempt in _ATTEMPTS if attempt.widened]:
+        if attempt.converted and given.narrowed is not None and given.narrowed.unconverted is not None:
+            reasons[attempt] = given.narrowed.unconverted
+            continue
         try:
             apply = partial(given.alike, attempt, based(given.plain, attempt))
             (model, found), left_out = kept_rewrites(rewrites if attempt.optimized else (), apply)

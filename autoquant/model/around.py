@@ -80,8 +80,10 @@ class Around:
 
 def candidate_in(graph: onnx.GraphProto) -> onnx.GraphProto:
     """The branch that a candidate is in a graph that may be around one; the graph itself where it is not."""
-    around = (node for node in graph.node if node.op_type == "If" and node.name == BRANCH)
-    return next((dict(named_bodies_of(node))[_THEN] for node in around), graph)
+    last = graph.node[-1] if graph.node else onnx.NodeProto()
+    writes_all = list(last.output) == [value.name for value in graph.output]
+    is_around = last.op_type == "If" and last.name == BRANCH and writes_all
+    return dict(named_bodies_of(last))[_THEN] if is_around else graph
 
 
 def candidate_alone(model: Model) -> Model:

@@ -161,25 +161,28 @@ class _Deciding:
             if graph.is_constant(name) and name not in self._known:
                 self._known[name] = self._constant(graph.constant(name))
         proto.input[:] = [self._known.get(name, name) for name in node.inputs]
-        self._known.update({name: self.names.new(BRANCH) for name in node.outputs if name})
+        self._known.update({name: self._new(node.op_type) for name in node.outputs if name})
         proto.output[:] = [self._known.get(name, name) for name in node.outputs]
         self._append(proto)
 
     def _node(self, op_type: str, inputs: Sequence[str], **attributes: int | onnx.GraphProto) -> str:
-        name = self.names.new(BRANCH)
+        name = self._new(op_type)
         proto = helper.make_node(op_type, inputs, [name])
         proto.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
         self._append(proto)
         return name
 
     def _append(self, proto: onnx.NodeProto) -> None:
-        proto.name = f"{next(filter(None, proto.output))}_{proto.op_type}"
+        proto.name = next(filter(None, proto.output))
         self.nodes.append(proto)
 
     def _integers(self, values: Sequence[int]) -> str:
         return self._constant(np.array(values, np.int64))
 
     def _constant(self, values: npt.NDArray[np.generic]) -> str:
-        name = self.names.new(BRANCH)
+        name = self._new("constant")
         self.constants.append(numpy_helper.from_array(values, name))
         return name
+
+    def _new(self, what: str) -> TensorName:
+        return self.names.new(f"{BRANCH}_{what.lower().replace(':', '_')}")

@@ -38,6 +38,11 @@ class Choice:
     inputs: tuple[TensorName, ...]
 
     @property
+    def id(self) -> TensorName:
+        """Its first output."""
+        return self.node.outputs[0]
+
+    @property
     def condition(self) -> TensorName:
         """The tensor."""
         return self.node.inputs[0]
@@ -84,8 +89,9 @@ def with_taken(model: Model, taken: Mapping[int, bool]) -> Model:
             continue
         body = onnx.GraphProto()
         body.CopyFrom(dict(named_bodies_of(node))["then_branch" if taken[i] else "else_branch"])
-        _rename(body, {name: names.new(name) for name in sorted(_made(body) & seen)})
-        seen |= _made(body)
+        made = set[str]().union(*map(_made, graphs_of(body)))
+        _rename(body, {name: names.new(name) for name in sorted(made & seen)})
+        seen |= set[str]().union(*map(_made, graphs_of(body)))
         _write_to(body, node.output)
         copy.graph.node.extend(body.node)
         copy.graph.initializer.extend(body.initializer)
@@ -138,8 +144,8 @@ def _write_to(body: onnx.GraphProto, names: Sequence[str]) -> None:
     """Let a body write the outputs of its If."""
     own, new = {name for node in body.node for name in node.output}, dict[str, str]()
     for value, name in zip(body.output, names, strict=True):
-        if value.name in own and value.name not in new and name:
+        if value.name in own and value.name not in new:
             new[value.name] = name
-        elif name:
+        else:
             body.node.append(helper.make_node("Identity", [value.name], [name]))
     _rename(body, new)

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from autoquant.model.around import candidate_in
 from autoquant.model.copies import opset_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import convert_opset
-from autoquant.model.subgraphs import bodies_of
+from autoquant.model.subgraphs import nodes_in_bodies
 from tests.branching import RATE, a_branching_model, feed_at, two_branches
 from tests.graphs import run
 from tests.models import Array, floats, in_a_function, model_of, op_types, saved
@@ -37,7 +38,7 @@ def delivered(found: PreparedModel) -> onnx.ModelProto:
     return whole
 
 
-@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("opset", [13, 21, 22])
 def test_a_branch_that_all_samples_take_is_what_candidates_are_made_of(tmp_path: Path, opset: int) -> None:
     found = prepared_by(a_branching_model(opset=opset), AT_RATE, tmp_path)
     assert [node.op_type for node in found.graph.nodes] == ["Gemm", "Relu", "Gemm"]
@@ -98,6 +99,12 @@ def an_undeclared_rank() -> onnx.ModelProto:
     return model
 
 
+def an_untyped_output() -> onnx.ModelProto:
+    model = a_branching_model()
+    model.graph.output[0].ClearField("type")
+    return model
+
+
 def an_output_that_is_an_input() -> onnx.ModelProto:
     model = a_branching_model()
     model.graph.output.append(model.graph.input[1])
@@ -108,10 +115,11 @@ def an_output_that_is_an_input() -> onnx.ModelProto:
     ("model", "reason"),
     [
         (an_undeclared_rank(), "the model does not say how many dimensions input 'x' has"),
+        (an_untyped_output(), "the model does not say of which type output 'y' is"),
         (an_output_that_is_an_input(), "output 'rate' is an input"),
         (in_a_function(a_branching_model()), "function 'Module' cannot be put in place of its calls"),
     ],
-    ids=["rank", "output", "function"],
+    ids=["rank", "type", "output", "function"],
 )
 def test_what_cannot_be_a_branch_is_refused(model: onnx.ModelProto, reason: str) -> None:
     """Of functions that stay, what is around their calls."""
@@ -145,7 +153,7 @@ def test_where_nothing_keeps_the_outputs_of_the_branch_the_if_stays(
         changed.graph.node.extend(onnx.parser.parse_graph("g (float[N,8] x) => (float[N,4] y) { y = Gemm(x, u) }").node)
         return changed
 
-    monkeypatch.setattr(module, "with_taken", other)
+    monkeypatch.setattr("autoquant.graph.levels.with_taken", other)
     found = prepared_by(a_branching_model(), AT_RATE, tmp_path)
     assert "If" in op_types(found.graph.model)
     assert found.around is None
@@ -222,17 +230,65 @@ def test_sizes_of_what_a_branch_does_not_read_are_free(tmp_path: Path) -> None:
         np.testing.assert_allclose(run(whole, feed)[0], sign * run(model, feed)[0], rtol=1e-5, atol=1e-6)
 
 
+def test_sizes_of_which_a_branch_reads_nothing_else_are_not(tmp_path: Path) -> None:
+    """They become constants of it."""
+    first = "g = Gemm(x, w) s = Shape<start=0, end=1>(past) f = Cast<to=1>(s) t = Mul(g, f)"
+    model = model_of(
+        "(float[N,2] x, float[P,2] past, bool c) => (float[M,2] y)", two_branches(first, "e = Gemm(x, w)"), W
+    )
+    feeds = [{"x": floats(2, 2, seed=k), "past": floats(3, 2), "c": np.array(True)} for k in range(3)]
+    whole = delivered(prepared_by(model, feeds, tmp_path))
+    for n in (3, 5):
+        feed = {**feeds[0], "past": floats(n, 2)}
+        np.testing.assert_allclose(run(whole, feed)[0], run(model, feed)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_sizes_of_what_a_body_inside_reads_are_not(tmp_path: Path) -> None:
+    """Of an If that samples choose unlike."""
+    inner = two_branches(
+        "k = Shape<start=0, end=1>(past) f = Cast<to=1>(k) p = Mul(g, f)", "q = Neg(g)", "t", "d", "pq"
+    )
+    model = model_of(
+        "(float[N,2] x, float[P,2] past, bool c, bool d) => (float[M,2] y)",
+        two_branches(f"g = Gemm(x, w) {inner}", "e = Gemm(x, w)"),
+        W,
+    )
+    feeds = [{"x": floats(2, 2), "past": floats(3, 2), "c": np.array(True), "d": np.array(d)} for d in (True, False)]
+    whole = delivered(prepared_by(model, feeds, tmp_path))
+    for n in (3, 5):
+        feed = {**feeds[0], "past": floats(n, 2)}
+        np.testing.assert_allclose(run(whole, feed)[0], run(model, feed)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_candidate_that_does_not_run_beside_the_given_model_is_none(tmp_path: Path) -> None:
+    model = a_branching_model()
+    found, _ = narrowed(model, AT_RATE, 21)
+    assert found is not None
+    assert found.around(found.model)
+    with pytest.raises(ModelError, match="onnxruntime cannot run it beside the given model: "):
+        replace(found, feed={}).around(found.model)
+
+
+def test_numbers_that_choose_alike_and_differ_are_not_said() -> None:
+    model = a_branching_model()
+    model.graph.node[0].op_type = "LessOrEqual"
+    _, (note,) = narrowed(model, [feed_at(RATE), feed_at(8)], 21)
+    assert note == f"all samples take one branch of 'y', by 'rate': {OTHERS}"
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
 def test_what_a_conversion_would_change_in_the_branch_that_no_sample_takes_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_inside: bool
 ) -> None:
     def wrong(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
         converted = convert_opset(model, version)
-        for each in (body for node in converted.graph.node for body in bodies_of(node)):
-            for node in (node for node in each.node if node.op_type == "Neg"):
-                node.op_type = "Abs"
+        for node in (inner for outer in converted.graph.node for inner in nodes_in_bodies(outer)):
+            node.op_type = "Abs" if node.op_type == "Neg" else node.op_type
         return converted
 
-    body = f"c = Equal(rate, k) {two_branches('t = Gemm(x, w)', 'n = Neg(x) e = Gemm(n, w)')}"
+    inner = two_branches("p = Gemm(x, w)", "n = Neg(x) q = Gemm(n, w)", "t", "c", "pq")
+    plain = two_branches("t = Gemm(x, w)", "n = Neg(x) e = Gemm(n, w)")
+    body = f"c = Equal(rate, k) {two_branches(inner, 'e = Gemm(x, w)') if is_inside else plain}"
     constants = {**W, "k": np.array(RATE)}
     model = model_of("(float[N,2] x, int64 rate) => (float[N,2] y)", body, constants, opset=17)
     feeds = [{"x": floats(2, 2, seed=k), "rate": np.array(RATE)} for k in range(3)]
@@ -241,6 +297,7 @@ def test_what_a_conversion_would_change_in_the_branch_that_no_sample_takes_is_se
     found = prepared_by(model, feeds, tmp_path)
     assert opset_of(found.graph.model) == 17
     assert found.around is not None
+    assert found.notes[-1].endswith("branches that no sample takes would compute something else")
 
 
 def test_where_samples_fit_only_the_branch_that_they_take_nothing_is_seen(tmp_path: Path) -> None:

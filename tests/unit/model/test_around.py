@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -5,10 +6,12 @@ import onnx
 import pytest
 from onnx import helper
 
+from autoquant.domain.region import NodeName
 from autoquant.graph.preprocess import prepare
 from autoquant.model.around import BRANCH, candidate_alone, candidate_in
-from autoquant.model.fragments import head, initializer, inline_external, opset_import, rewired
+from autoquant.model.fragments import head, initializer, inline_external, rewired
 from autoquant.model.prepared import PreparedModel
+from autoquant.qdq.candidate import Candidate
 from tests.branching import RATE, a_branching_model, feed_at
 from tests.models import Array, constants_of, outputs_of, saved
 
@@ -62,9 +65,24 @@ def test_a_frame_runs_the_same_candidate_and_nothing_for_other_inputs(prepared: 
     assert outputs_of(made, feed_at(8))[0].size == 0
 
 
+def test_a_candidate_is_as_large_as_its_file_and_opened_as_the_frame(prepared: PreparedModel) -> None:
+    skeleton, arrays = parts_of(prepared)
+    nodes = frozenset[NodeName]()
+    candidate = Candidate(skeleton=skeleton, constants=arrays, variants={}, integer_nodes=nodes, float_nodes=nodes)
+    assert candidate.parts == (skeleton, arrays)
+    around = replace(candidate, around=prepared.around)
+    n_bytes = len(b"".join(around.pieces({})))
+    assert around.size_bytes == pytest.approx(n_bytes, abs=100)
+    assert around.size_bytes > candidate.size_bytes + 500
+    assert prepared.around is not None
+    assert around.parts == (prepared.around.framed(skeleton, arrays), {})
+
+
 def test_the_candidate_is_found_again(prepared: PreparedModel) -> None:
     plain = inline_external(*parts_of(prepared), {})
-    alone = candidate_alone(whole(prepared))
+    alone = candidate_alone(whole(prepared, who="we"))
+    assert alone.ir_version == plain.ir_version
+    assert [entry.key for entry in alone.metadata_props] == ["who"]
     onnx.checker.check_model(alone, full_check=True)
     assert list(alone.graph.node) == list(plain.graph.node)
     assert [value.name for value in alone.graph.input] == ["x", "rate"]
@@ -73,14 +91,23 @@ def test_the_candidate_is_found_again(prepared: PreparedModel) -> None:
     assert candidate_alone(plain) is plain
 
 
-def test_an_if_of_another_name_is_a_candidate_as_it_is() -> None:
+def test_ifs_of_the_user_are_candidates_as_they_are() -> None:
+    """Also one of that name which does not write all that the model does."""
     model = a_branching_model()
+    assert candidate_in(model.graph) is model.graph
+    model.graph.node[-1].name = BRANCH
+    assert candidate_in(model.graph) is not model.graph
+    model.graph.output.append(model.graph.input[0])
     assert candidate_in(model.graph) is model.graph
 
 
 def test_operators_are_of_the_versions_that_the_candidate_needs(prepared: PreparedModel) -> None:
     assert prepared.around is not None
     skeleton, arrays = parts_of(prepared)
-    made = onnx.load_from_string(b"".join(prepared.around.whole(skeleton + opset_import("my", 3), arrays, {})))
-    assert {each.domain: each.version for each in made.opset_import} == {"": 21, "com.microsoft": 1, "my": 3}
+    later = onnx.load_from_string(skeleton)
+    later.opset_import[0].version = 23
+    later.opset_import.add(domain="my", version=3)
+    made = onnx.load_from_string(b"".join(prepared.around.whole(later.SerializeToString(), arrays, {})))
+    imports = [(each.domain, each.version) for each in made.opset_import]
+    assert sorted(imports) == [("", 23), ("com.microsoft", 1), ("my", 3)]
     assert made.graph.node[-1].name == BRANCH

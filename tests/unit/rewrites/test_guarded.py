@@ -72,6 +72,38 @@ def test_all_conditions_count_each_once() -> None:
         assert is_taken(made, {"x": floats(2, 2), "c": np.array(c), "m": np.array(m)}) is (c and m)
 
 
+def test_what_two_conditions_follow_from_is_computed_once() -> None:
+    second = two_branches("t = Gemm(z, w)", "e = Neg(z)", "y", "d")
+    body = f"h = Greater(n, k) c = Or(h, m) d = And(h, m) {two_branches('t = Gemm(x, w)', 'e = Neg(x)', 'z')} {second}"
+    constants = {"w": floats(2, 2), "k": np.array(3)}
+    model = model_of("(float[2,2] x, int64 n, bool m) => (float[2,2] y)", body, constants)
+    made = framed(model, {"c": True, "d": False})
+    assert op_types(made) == ["Greater", "Or", "And", "Not", "And", "If"]
+    for n, m in itertools.product((1, 5), (False, True)):
+        feed = {"x": floats(2, 2), "n": np.array(n), "m": np.array(m)}
+        assert is_taken(made, feed) is ((n > 3) != m)
+
+
+def test_a_frame_has_outputs_of_every_type() -> None:
+    branches = """then_branch = a () => (float[N] p, string q, int64 r)
+                    { p = Gemm(x, w) q = Identity(s) r = Size(x) },
+                  else_branch = b () => (float[N] e, string f, int64 h)
+                    { e = Neg(x) f = Identity(s) h = Size(x) }"""
+    signature = "(float[2,2] x, string s, bool c) => (float[N,M] y, string t, int64 z)"
+    model = model_of(signature, f"y, t, z = If(c) <{branches}>", {"w": floats(2, 2)})
+    for value in (model.graph.input[1], *model.graph.output[1:]):
+        value.type.tensor_type.shape.SetInParent()
+    (choice,) = choices_of(model)
+    made = onnx.load_from_string(guarded(model, [[Taken(Graph(model), choice, holds=False)]], {}).frame)
+    made.ir_version = model.ir_version
+    body = onnx.GraphProto()
+    body.CopyFrom(made.graph.node[-1].attribute[0].g)
+    made.graph.node[-1].attribute.append(onnx.helper.make_attribute("then_branch", body))
+    onnx.checker.check_model(made, full_check=True)
+    y, t, z = outputs_of(made, {"x": floats(2, 2), "s": np.array("a"), "c": np.array(True)})
+    assert (y.shape, t.shape, z.shape) == ((0, 0), (), ())
+
+
 def test_a_model_that_is_around_a_candidate_itself_can_be_so_again() -> None:
     """Names of what decides are other ones."""
     model = a_branching_model()

@@ -1,12 +1,14 @@
 import numpy as np
 import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 from autoquant.rewrites.taken import choices_of, conditions_of, with_taken
 from tests.branching import RATE, a_branching_model, feed_at, two_branches
 from tests.models import Array, floats, model_of, op_types, outputs_of
 
 W = {"w": floats(2, 2)}
+ENDS = "then_branch = p () => (bool g1) { g1 = Not(m) }, else_branch = q () => (bool g2) { g2 = Identity(m) }"
 PRODUCTS = two_branches("t = Gemm(x, w)", "e = Neg(x)")
 
 
@@ -38,8 +40,11 @@ def test_the_branch_that_is_taken_writes_what_the_if_did(rate: int) -> None:
         ("float level", "c = Greater(level, k)", "level"),
         ("int64[5] mask", "s = ReduceMax(mask) c = Cast<to=9>(s)", "mask"),
         ("int64[N] n, bool m", "s = Size(n) f = Equal(s, one) c = And(f, m)", "m"),
+        ("int64[N] n", "s = Size(n) h = ReduceMax<keepdims=0>(n) c = Equal(s, h)", "n"),
+        ("int64[N] n", "s = Size(n) h = ReduceMax<keepdims=0>(n) c = Equal(h, s)", "n"),
+        ("int64 n", f"a0 = Neg(n) {' '.join(f'a{i + 1} = Neg(a{i})' for i in range(30))} c = Cast<to=9>(a30)", "n"),
     ],
-    ids=["a truth", "a list of one", "a number", "a mask", "a size too"],
+    ids=["a truth", "a list of one", "a number", "a mask", "a size too", "its size first", "its size last", "32 nodes"],
 )
 def test_values_of_inputs_choose(inputs: str, condition: str, found: str) -> None:
     constants: dict[str, Array] = {"k": np.array(0.5, np.float32)} if "k)" in condition else {}
@@ -53,9 +58,10 @@ def test_values_of_inputs_choose(inputs: str, condition: str, found: str) -> Non
         ("int64[N] n", "s = Size(n) c = Equal(s, one)"),
         ("float[2,2] z", "p = MatMul(z, z) m = ReduceMax<keepdims=0>(p) c = Cast<to=9>(m)"),
         ("float z", "d = RandomNormalLike(z) c = Greater(d, z)"),
-        ("int64 n", f"a0 = Neg(n) {' '.join(f'a{i + 1} = Neg(a{i})' for i in range(32))} c = Cast<to=9>(a32)"),
+        ("int64 n", f"a0 = Neg(n) {' '.join(f'a{i + 1} = Neg(a{i})' for i in range(31))} c = Cast<to=9>(a31)"),
+        ("bool m", f"g = If(m) <{ENDS}> c = Identity(g)"),
     ],
-    ids=["sizes", "products", "chance", "much"],
+    ids=["sizes", "products", "chance", "33 nodes", "bodies"],
 )
 def test_what_is_no_wish_of_the_user_chooses_nothing(inputs: str, condition: str) -> None:
     assert deciding(inputs, condition, **({"one": np.array(1)} if "one" in condition else {})) == []
@@ -80,6 +86,31 @@ def test_bodies_that_call_their_tensors_alike_stay_apart() -> None:
     for d in (False, True):
         feed = {"x": floats(2, 2), "c": np.array(True), "d": np.array(d)}
         np.testing.assert_array_equal(outputs_of(taken, feed)[0], outputs_of(model, feed)[0])
+
+
+def test_what_bodies_inside_call_as_another_body_did_stays_apart() -> None:
+    """Also as an If calls what it writes."""
+    inner = two_branches("h = Add(g, one)", "y = Neg(g)", "t", "d", "hy")
+    first = two_branches("h = Gemm(x, w) t = Relu(h)", "e = Neg(x)", "a")
+    body = f"{first} {two_branches(f'g = Gemm(a, w) {inner}', 'e = Neg(a)')}"
+    model = model_of("(float[2,2] x, bool c, bool d) => (float[2,2] y)", body, {**W, "one": 1.0})
+    found = choices_of(model)
+    taken = with_taken(model, {choice.node.index: True for choice in found})
+    onnx.checker.check_model(taken, full_check=True)
+    for d in (False, True):
+        feed = {"x": floats(2, 2), "c": np.array(True), "d": np.array(d)}
+        np.testing.assert_array_equal(outputs_of(taken, feed)[0], outputs_of(model, feed)[0])
+
+
+def test_constants_and_types_of_a_body_come_with_it() -> None:
+    model = model_of("(float[2,2] x, bool c) => (float[2,2] y)", two_branches("t = Gemm(x, own)", "e = Neg(x)"))
+    body = model.graph.node[0].attribute[0].g
+    body.initializer.append(numpy_helper.from_array(floats(2, 2), "own"))
+    body.value_info.append(helper.make_tensor_value_info("somewhere", onnx.TensorProto.FLOAT, [3]))
+    taken = with_taken(model, {0: True})
+    feed = {"x": floats(2, 2), "c": np.array(True)}
+    np.testing.assert_array_equal(outputs_of(taken, feed)[0], outputs_of(model, feed)[0])
+    assert "somewhere" in {value.name for value in taken.graph.value_info}
 
 
 def test_outputs_that_a_body_does_not_write_itself_or_twice_are_passed_on() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autoquant.api.steps import find_regions, fitted, prepare, prepare_without_data, read_data
+from autoquant.api.steps import find_regions, fitted, least_bytes, prepare, prepare_without_data, read_data
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import TensorName
@@ -15,6 +15,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import DataError, SpaceError, UsageError
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
+from tests.branching import RATE, a_branching_model, feed_at
 from tests.models import Array, a_mlp, floats, model_of, op_types, saved
 
 
@@ -113,3 +114,13 @@ def test_an_lstm_is_in_no_region_where_no_scheme_is_dynamic(tmp_path: Path) -> N
     ops = {op_type for region in find_regions(prepared, space="quick") for op_type in region.op_types}
     assert ops == {"Sigmoid"}
     assert "LSTM" in {op_type for region in find_regions(prepared) for op_type in region.op_types}
+
+
+def test_the_least_size_counts_the_given_model_beside_a_branch(tmp_path: Path) -> None:
+    model = saved(a_branching_model(), tmp_path / "model.onnx")
+    prepared = prepare(model, read_data(model, [feed_at(RATE, seed=k) for k in range(3)]))
+    assert prepared.around is not None
+    space = read_space("quick", ep="cpu")
+    found = find_regions(prepared, space=space)
+    least = least_bytes(replace(prepared, around=None), found, space)
+    assert least_bytes(prepared, found, space) == least + len(prepared.around.model)
