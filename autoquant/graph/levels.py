@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoquant.domain.counted import enumerated
-from autoquant.domain.feed import Feed
+from autoquant.domain.feed import Feed, sample_name
 from autoquant.domain.region import TensorName
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ModelError
@@ -15,6 +15,7 @@ from autoquant.model.copies import Model, in_parts
 from autoquant.model.rewrite import constants_as_initializers, drop_inferable_types
 from autoquant.rewrites.taken import Choice, choices_of, conditions_of, with_taken
 from autoquant.rewrites.unread import drop_unread
+from autoquant.runtime.samples import run_sample
 from autoquant.runtime.session import open_parts
 
 __all__ = ["Level", "are_alike", "inputs_of", "levels_of", "names_of", "tidied"]
@@ -56,16 +57,20 @@ class Level:
             )
 
 
-def levels_of(model: Model, feeds: Sequence[Feed]) -> tuple[list[Level], Model]:
+def levels_of(model: Model, feeds: Sequence[Feed], names: Sequence[str] = ()) -> tuple[list[Level], Model]:
     """Of the main graph, of the branches that are taken there, and so on; and the model without those that none takes.
 
     Args:
         model: Without Constant nodes.
         feeds: All samples.
+        names: What messages call them; their places by default.
+
+    Raises:
+        DataError: No condition can be computed of one.
     """
     found, varying = list[Level](), set[TensorName]()
     while choices := [choice for choice in choices_of(model) if choice.condition not in varying]:
-        conditions = list(zip(choices, _conditions(model, choices, feeds), strict=True))
+        conditions = list(zip(choices, _conditions(model, choices, feeds, names), strict=True))
         others = [choice for choice, held in conditions if len(held) > 1]
         found.append(Level(model, [(choice, held.pop()) for choice, held in conditions if len(held) == 1], others))
         if not found[-1].same:
@@ -77,6 +82,8 @@ def levels_of(model: Model, feeds: Sequence[Feed]) -> tuple[list[Level], Model]:
 
 def are_alike(given: Sequence[Level], converted: Sequence[Level], feed: Feed) -> bool:
     """Whether branches that no sample takes compute the same in two forms of a model, where they take a sample."""
+    if [len(level.same) for level in given] != [len(level.same) for level in converted]:
+        return False
     for one, other in zip(given, converted, strict=True):
         if not one.same:
             continue
@@ -107,14 +114,16 @@ def inputs_of(choices: Sequence[Choice]) -> str:
     return enumerated([f"'{name}'" for name in dict.fromkeys(name for choice in choices for name in choice.inputs)])
 
 
-def _conditions(model: Model, choices: Sequence[Choice], feeds: Sequence[Feed]) -> list[set[bool]]:
-    """What they are in the samples."""
+def _conditions(
+    model: Model, choices: Sequence[Choice], feeds: Sequence[Feed], names: Sequence[str]
+) -> list[set[bool]]:
+    """What they are in the samples; both where one is not a single truth, by which an If fails."""
     session, found = open_parts(*in_parts(conditions_of(model, choices)), Target()), [set[bool]() for _ in choices]
     read = {value.name for value in session.get_inputs()}
-    for feed in feeds:
-        outputs = session.run(None, {name: array for name, array in feed.items() if name in read})
-        for held, output in zip(found, outputs, strict=True):
-            held.add(bool(np.asarray(output).item()))
+    for i, feed in enumerate(feeds):
+        needed = {name: array for name, array in feed.items() if name in read}
+        for held, output in zip(found, run_sample(session, needed, sample_name(names, i)), strict=True):
+            held.update({bool(output.item())} if output.size == 1 else {False, True})
     return found
 
 

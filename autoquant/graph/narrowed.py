@@ -66,15 +66,19 @@ class Narrowed:
         return found
 
 
-def narrowed(plain: Model, feeds: Sequence[Feed], opset: int) -> tuple[Narrowed | None, list[str]]:
+def narrowed(
+    plain: Model, feeds: Sequence[Feed], opset: int, names: Sequence[str] = ()
+) -> tuple[Narrowed | None, list[str]]:
     """The model of the branches that all samples take, where values of inputs choose them; and what is to be said.
 
     Args:
         plain: The user's model, without Constant nodes.
         feeds: All samples.
         opset: Of candidates.
+        names: What messages call the samples; their places by default.
 
     Raises:
+        DataError: No condition can be computed of a sample.
         ModelError: There are such branches, but candidates cannot be one.
     """
     choices = choices_of(plain)
@@ -85,7 +89,7 @@ def narrowed(plain: Model, feeds: Sequence[Feed], opset: int) -> tuple[Narrowed 
         return None, [f"{chosen}: without samples both stay float"]
     _refuse(plain)
     whole, unconverted = _converted(plain, feeds, opset)
-    levels, model = levels_of(whole, feeds)
+    levels, model = levels_of(whole, feeds, names)
     taken = [[Taken(Graph(level.model), *each) for each in level.same] for level in levels if level.same]
     found = Narrowed(model, whole, taken, feeds[0], unconverted) if taken else None
     return found, [sentence for level in levels for sentence in level.sentences(feeds)]
@@ -118,9 +122,9 @@ def _converted(plain: Model, feeds: Sequence[Feed], opset: int) -> tuple[Model, 
         return plain, None
     try:
         found = convert_opset(plain, opset)
+        (given, _), (converted, _) = (levels_of(model, feeds[:1]) for model in (plain, found))
     except ModelError as error:
         return plain, str(error)
-    (given, _), (converted, _) = (levels_of(model, feeds) for model in (plain, found))
     if are_alike(given, converted, feeds[0]):
         return found, None
     return plain, f"conversion to opset {opset} fails: branches that no sample takes would compute something else"

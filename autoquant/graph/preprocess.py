@@ -151,7 +151,7 @@ def prepare(
     notes_of_random = random_notes(path, given.plain, reference, session, from_halves=given.has_halves)
     del session
     rewrites = fast_kernels(is_for_cpu=set(eps) <= {CPU})
-    narrow, notes_of_branches = _narrowed(given.plain, feeds)
+    narrow, notes_of_branches = _narrowed(given.plain, feeds, sample_names)
     for each in [replace(given, plain=narrow.model, narrowed=narrow), given] if narrow is not None else [given]:
         reasons = dict[_Attempt, str]()
         found = _preprocessed(each, rewrites, partial(_based, shapes=shapes, dims=dims or {}), reasons)
@@ -175,10 +175,10 @@ def prepare(
     raise ModelError(f"{path}: the model cannot be preprocessed: {reason}; export it again with a newer opset")
 
 
-def _narrowed(plain: Model, feeds: Sequence[Feed]) -> tuple[Narrowed | None, list[str]]:
+def _narrowed(plain: Model, feeds: Sequence[Feed], names: Sequence[str]) -> tuple[Narrowed | None, list[str]]:
     """Without what no sample runs, where that can be; and notes."""
     try:
-        return narrowed(plain, feeds, OPSET)
+        return narrowed(plain, feeds, OPSET, names)
     except ModelError as error:
         return None, [_LEFT_WHOLE.format(reason=error)]
 

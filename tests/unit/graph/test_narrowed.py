@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from autoquant.domain.feed import Feed
-from autoquant.errors import ModelError
+from autoquant.errors import DataError, ModelError
 from autoquant.graph import narrowed as module
 from autoquant.graph.narrowed import narrowed
 from autoquant.graph.preprocess import prepare
@@ -338,3 +338,20 @@ def test_several_that_are_taken_are_one_sentence(tmp_path: Path) -> None:
     for c, d in ((True, True), (True, False), (False, False)):
         feed = {"x": floats(2, 2), "c": np.array(c), "d": np.array(d)}
         np.testing.assert_allclose(run(delivered(found), feed)[0], run(model, feed)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_sample_of_which_no_condition_can_be_computed_is_named(tmp_path: Path) -> None:
+    """One behind those that the model was compared on."""
+    body = f"k = Gather(table, n) c = Cast<to=9>(k) {two_branches('t = Gemm(x, w)', 'e = Neg(x)')}"
+    model = model_of("(float[N,2] x, int64 n) => (float[N,2] y)", body, {**W, "table": np.array([1, 0])})
+    feeds = [{"x": floats(2, 2), "n": np.array(0 if i < 5 else 9)} for i in range(6)]
+    with pytest.raises(DataError, match=r"^sample 5: onnxruntime cannot run the float model on it"):
+        prepared_by(model, feeds, tmp_path)
+
+
+def test_a_condition_that_is_no_single_truth_in_a_sample_is_left_to_the_if(tmp_path: Path) -> None:
+    model = model_of("(float[N,2] x, bool[M] c) => (float[N,2] y)", two_branches("t = Gemm(x, w)", "e = Neg(x)"), W)
+    feeds = [{"x": floats(2, 2), "c": np.ones(1 if i < 5 else 3, bool)} for i in range(6)]
+    found = prepared_by(model, feeds, tmp_path)
+    assert found.around is None
+    assert found.notes[0].startswith("samples take both branches of 'y', by 'c'")
