@@ -106,7 +106,7 @@ def tidied(model: Model) -> Model:
 
 def names_of(choices: Sequence[Choice]) -> str:
     """The first few."""
-    return enumerated([f"'{choice.node.name or choice.id}'" for choice in choices])
+    return enumerated([f"'{choice.node.name or choice.node.outputs[0]}'" for choice in choices])
 
 
 def inputs_of(choices: Sequence[Choice]) -> str:

@@ -107,8 +107,7 @@ def _name_apart(model: Model, converted: Model) -> None:
     for i, body in enumerate(reversed(bodies)):  # those inside others first, of which these may read
         added = {name for node in body.node for name in node.output} - known
         new = {name: f"{name}_{i}" for name in added if name}
-        for graph in graphs_of(body) if new else ():
-            rename_tensors(graph, new)
+        rename_tensors(body, new)
         known.update(new.values())
 
 

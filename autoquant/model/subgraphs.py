@@ -40,11 +40,12 @@ def read_by(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def rename_tensors(graph: onnx.GraphProto, new: Mapping[str, str]) -> None:
-    """Call tensors otherwise in a graph, which is changed, and not in the bodies inside it."""
-    for node in graph.node:
-        node.input[:] = [new.get(name, name) for name in node.input]
-        node.output[:] = [new.get(name, name) for name in node.output]
-    for tensor in graph.initializer:
-        tensor.name = new.get(tensor.name, tensor.name)
-    for value in (*graph.value_info, *graph.input, *graph.output):
-        value.name = new.get(value.name, value.name)
+    """Call tensors otherwise in a graph, which is changed, and in the bodies inside it."""
+    for part in graphs_of(graph) if new else ():
+        for node in part.node:
+            node.input[:] = [new.get(name, name) for name in node.input]
+            node.output[:] = [new.get(name, name) for name in node.output]
+        for tensor in part.initializer:
+            tensor.name = new.get(tensor.name, tensor.name)
+        for value in (*part.value_info, *part.input, *part.output):
+            value.name = new.get(value.name, value.name)

@@ -25,8 +25,7 @@ def rename_inlined(model: Model) -> Model:
     names = NewNames(graph_of(model))
     new = {name: names.new(name.removeprefix(_PREFIX)) for name in found}
     copy = copy_of(model)
-    for graph in graphs_of(copy.graph):
-        rename_tensors(graph, new)
+    rename_tensors(copy.graph, new)
     return copy
 
 

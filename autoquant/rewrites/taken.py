@@ -38,11 +38,6 @@ class Choice:
     inputs: tuple[TensorName, ...]
 
     @property
-    def id(self) -> TensorName:
-        """Its first output."""
-        return self.node.outputs[0]
-
-    @property
     def condition(self) -> TensorName:
         """The tensor."""
         return self.node.inputs[0]
@@ -90,7 +85,7 @@ def with_taken(model: Model, taken: Mapping[int, bool]) -> Model:
         body = onnx.GraphProto()
         body.CopyFrom(dict(named_bodies_of(node))["then_branch" if taken[i] else "else_branch"])
         made = set[str]().union(*map(_made, graphs_of(body)))
-        _rename(body, {name: names.new(name) for name in sorted(made & seen)})
+        rename_tensors(body, {name: names.new(name) for name in sorted(made & seen)})
         seen |= set[str]().union(*map(_made, graphs_of(body)))
         _write_to(body, node.output)
         copy.graph.node.extend(body.node)
@@ -135,11 +130,6 @@ def _made(graph: onnx.GraphProto) -> set[str]:
     return given.union(*(node.output for node in graph.node)) - {""}
 
 
-def _rename(body: onnx.GraphProto, new: Mapping[str, str]) -> None:
-    for graph in graphs_of(body) if new else ():
-        rename_tensors(graph, new)
-
-
 def _write_to(body: onnx.GraphProto, names: Sequence[str]) -> None:
     """Let a body write the outputs of its If."""
     own, new = {name for node in body.node for name in node.output}, dict[str, str]()
@@ -148,4 +138,4 @@ def _write_to(body: onnx.GraphProto, names: Sequence[str]) -> None:
             new[value.name] = name
         else:
             body.node.append(helper.make_node("Identity", [value.name], [name]))
-    _rename(body, new)
+    rename_tensors(body, new)

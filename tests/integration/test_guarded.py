@@ -20,7 +20,7 @@ from tests.integration.conftest import deliver_all_finalists
 from tests.models import Array, floats, model_of, op_types, saved
 from tests.searches import end_after
 
-N = 256
+N = 512
 """Wide enough that integers are faster."""
 RATE = 16
 

@@ -72,6 +72,15 @@ def test_branches_without_products_stay() -> None:
     assert choices_of(model_of("(float[2,2] x, bool c) => (float[2,2] y)", body)) == []
 
 
+def assert_first_branches_compute_the_same(model: onnx.ModelProto) -> None:
+    """In place of the Ifs that ``c`` chooses, whichever branch of those inside ``d`` does."""
+    taken = with_taken(model, {choice.node.index: True for choice in choices_of(model)})
+    onnx.checker.check_model(taken, full_check=True)
+    for d in (False, True):
+        feed = {"x": floats(2, 2), "c": np.array(True), "d": np.array(d)}
+        np.testing.assert_array_equal(outputs_of(taken, feed)[0], outputs_of(model, feed)[0])
+
+
 def test_bodies_that_call_their_tensors_alike_stay_apart() -> None:
     """Also what is called so in bodies inside of them."""
     inner = two_branches("p = Add(h, one)", "q = Neg(h)", "t", "d", "pq")
@@ -79,13 +88,8 @@ def test_bodies_that_call_their_tensors_alike_stay_apart() -> None:
     others = [two_branches(each, f"e = Neg({x})", y) for each, x, y in ((first, "x", "y1"), (second, "y1", "y"))]
     constants: dict[str, Array | float] = {**W, "one": 1.0}
     model = model_of("(float[2,2] x, bool c, bool d) => (float[2,2] y)", " ".join(others), constants)
-    found = choices_of(model)
-    assert [choice.condition for choice in found] == ["c", "c"]
-    taken = with_taken(model, {choice.node.index: True for choice in found})
-    onnx.checker.check_model(taken, full_check=True)
-    for d in (False, True):
-        feed = {"x": floats(2, 2), "c": np.array(True), "d": np.array(d)}
-        np.testing.assert_array_equal(outputs_of(taken, feed)[0], outputs_of(model, feed)[0])
+    assert [choice.condition for choice in choices_of(model)] == ["c", "c"]
+    assert_first_branches_compute_the_same(model)
 
 
 def test_what_bodies_inside_call_as_another_body_did_stays_apart() -> None:
@@ -94,12 +98,7 @@ def test_what_bodies_inside_call_as_another_body_did_stays_apart() -> None:
     first = two_branches("h = Gemm(x, w) t = Relu(h)", "e = Neg(x)", "a")
     body = f"{first} {two_branches(f'g = Gemm(a, w) {inner}', 'e = Neg(a)')}"
     model = model_of("(float[2,2] x, bool c, bool d) => (float[2,2] y)", body, {**W, "one": 1.0})
-    found = choices_of(model)
-    taken = with_taken(model, {choice.node.index: True for choice in found})
-    onnx.checker.check_model(taken, full_check=True)
-    for d in (False, True):
-        feed = {"x": floats(2, 2), "c": np.array(True), "d": np.array(d)}
-        np.testing.assert_array_equal(outputs_of(taken, feed)[0], outputs_of(model, feed)[0])
+    assert_first_branches_compute_the_same(model)
 
 
 def test_constants_and_types_of_a_body_come_with_it() -> None:
