@@ -25,17 +25,19 @@ FLOAT = "float"
 
 
 class DType(StrEnum):
-    """Integer types of QuantizeLinear."""
+    """Integer types of QuantizeLinear, and of the weights of MatMulNBits."""
 
     U8 = "u8"
     S8 = "s8"
     U16 = "u16"
     S16 = "s16"
+    S4 = "s4"
+    """Of weights in blocks alone."""
 
     @property
     def numpy(self) -> np.dtype[np.integer]:
-        """The numpy type of the stored integers."""
-        return np.dtype({"u": "uint", "s": "int"}[self[0]] + self[1:])
+        """The numpy type that holds the integers: numpy has none of 4 bits."""
+        return np.dtype({"u": "uint", "s": "int"}[self[0]] + str(max(self.bits, 8)))
 
     @property
     def bits(self) -> int:
@@ -138,7 +140,7 @@ class TensorFormat:
                 behind it.
         """
         match = re.fullmatch(
-            r"(u8|s8|u16|s16):(tensor|channel|block-(16|32|64|128|256)):(sym|asym)(:pow2)?(:unsaturated)?", text
+            r"(u8|s8|u16|s16|s4):(tensor|channel|block-(16|32|64|128|256)):(sym|asym)(:pow2)?(:unsaturated)?", text
         )
         if not match:
             raise ValueError(f"'{text}' is no tensor format, write e.g. 'u8:tensor:asym' or 's8:channel:sym'")

@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
-from autoquant.domain.scheme import Granularity, TensorFormat
+from autoquant.domain.scheme import DType, Granularity, TensorFormat
 from autoquant.model import fragments
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import channel_axis
 from autoquant.qdq.constants import centred, widened_for_pairs
-from autoquant.qdq.params import QuantParams, quantize, weight_params
+from autoquant.qdq.params import QuantParams, block_params, quantize, weight_params
 from autoquant.qdq.parts import CONTRIB, Parts
 from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector
 
@@ -81,6 +81,7 @@ class DynamicWriter:
             https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulNBits
         """
         parts.import_contrib()
+        assert weight_format.block is not None
         weight, bias = self._blocks(node, weight_format), bias_vector(node, self.graph)
         free, base = parts.pieces.free, parts.base(node.inputs[1], weight.label)
         integers = parts.constant(free(f"{base}_quantized"), weight.values, weight.label)
@@ -92,10 +93,10 @@ class DynamicWriter:
             read,
             [target],
             node.name,
-            bits=8,
+            bits=weight_format.dtype.bits,
             K=n_inputs,
             N=n_outputs,
-            block_size=weight.values.shape[-1],
+            block_size=weight_format.block,
             accuracy_level=INT8_LEVEL,
         )
 
@@ -136,23 +137,24 @@ class DynamicWriter:
         return self._made[key]
 
     def _blocks(self, node: Node, weight_format: TensorFormat) -> QuantizedWeight:
-        """The weight of a MatMul or Gemm as its kernel takes it, shape (N, ceil(K / block), block), with 128 for 0.
+        """The weight of a MatMul or Gemm as its kernel takes it, shape (N, ceil(K / block), block * bits / 8).
 
-        Blocks at the end are filled with zeros. Scales have the shape (N, ceil(K / block)), Gemm's ``alpha`` in them.
+        Integers have the middle of their range for 0, two of 4 bits share a byte, the first in its lower half. Blocks
+        at the end are filled with zeros. Scales have the shape (N, ceil(K / block)), Gemm's ``alpha`` in them.
         """
         is_transposed, alpha = _attributes(node)
         key = (node.inputs[1], weight_format, is_transposed, alpha)
         if key not in self._made:
             assert weight_format.block is not None
             blocks = in_blocks(node, self.graph, weight_format.block)
-            params = weight_params(blocks, weight_format, 0 if blocks.size else None)
+            params = block_params(blocks, weight_format)
             n_inputs, n_outputs = _matrix_shape(node, self.graph)
             shape = (n_outputs, -(-n_inputs // weight_format.block))
-            integers = quantize(blocks, params, 0 if blocks.size else None).astype(np.int16) + 128
-            scale = np.broadcast_to(params.scale * alpha, (len(blocks),)).reshape(shape)
+            integers = quantize(blocks, params, 0).astype(np.int16) - weight_format.dtype.lowest
+            packed = _packed(integers.astype(np.uint8), weight_format.dtype)
             self._made[key] = QuantizedWeight(
-                values=integers.astype(np.uint8).reshape(*shape, weight_format.block),
-                params=replace(params, scale=scale),
+                values=packed.reshape(*shape, packed.shape[-1]),
+                params=replace(params, scale=(params.scale * alpha).reshape(shape)),
                 axis=None,
                 label=f"{weight_format}:alpha-{alpha}" + (":transposed" if is_transposed else ""),
             )
@@ -199,6 +201,11 @@ def in_blocks(node: Node, graph: Graph, size: int) -> npt.NDArray[np.float32]:
     rows = given if _attributes(node)[0] else given.T
     filled = np.pad(rows, [(0, 0), (0, -rows.shape[1] % size)])
     return np.ascontiguousarray(filled).reshape(-1, size)
+
+
+def _packed(integers: npt.NDArray[np.uint8], dtype: DType) -> npt.NDArray[np.uint8]:
+    """As they are stored: two of 4 bits a byte, along the last axis."""
+    return integers if dtype.bits == 8 else integers[:, ::2] | integers[:, 1::2] * np.uint8(16)
 
 
 def _attributes(node: Node) -> tuple[bool, np.float32]:

@@ -17,9 +17,10 @@ __all__ = ["FormatThere", "Quantized", "format_there", "of_graph", "of_overrides
 _DYNAMIC = {
     "MatMulInteger": DType.U8,
     "com.microsoft:DynamicQuantizeLSTM": DType.U8,
-    "com.microsoft:MatMulNBits": DType.S8,
 }
 """Operators that find ranges when the model runs, with the type to which they round what they read."""
+_IN_BLOCKS = {8: DType.S8, 4: DType.S4}
+"""Types of weights in blocks, by their bits; what they are multiplied with is rounded to s8."""
 _QUANTIZING = ("QuantizeLinear", "com.microsoft:QuantizeLinear")
 _DEQUANTIZING = ("DequantizeLinear", "com.microsoft:DequantizeLinear")
 """onnxruntime's quantizer writes those of its own domain where it is told to ``UseQDQContribOps``."""
@@ -38,7 +39,7 @@ class Quantized:
         written: Outputs of the nodes of that model: their readings are known.
         constants: Other tensors that are quantized, e.g. weights; None where readings say enough.
         dynamic: Operators that find the range of what they read when the model runs, by their names there, with the
-            type to which they round it.
+            type to which they round it, or that of their weights where blocks have scales of their own.
     """
 
     types: Mapping[TensorName, DType]
@@ -50,7 +51,7 @@ class Quantized:
     dynamic: Mapping[NodeName, DType] = field(default_factory=dict)
 
     def type_of_dynamic(self, node: Node) -> DType | None:
-        """To which type a node of the float model rounds what it reads as one of ``dynamic``; None where it is none."""
+        """Which type a node of the float model has as one of ``dynamic``; None where it is none."""
         names = [NodeName(f"{name}{end}") for name in _names(node) for end in ("", *QUANTIZED)]
         return next((self.dynamic[name] for name in names if name in self.dynamic), None)
 
@@ -84,8 +85,9 @@ def of_graph(graph: Graph) -> Quantized:
             read.update({(tensor, _original(output)): found for output in reader.outputs})
             entered[reader.name, position] = found
     written = frozenset(_original(name) for node in graph.nodes for name in node.outputs)
-    dynamic = {node.name: _DYNAMIC[node.op_type] for node in graph.nodes if _is_dynamic(node)}
-    return Quantized(types=types, read=read, entered=entered, written=written, dynamic=dynamic)
+    dynamic = {node.name: _type_of_ranges(node) for node in graph.nodes}
+    known = {name: found for name, found in dynamic.items() if found is not None}
+    return Quantized(types=types, read=read, entered=entered, written=written, dynamic=known)
 
 
 def of_overrides(overrides: Mapping[str, Sequence[Mapping[str, Any]]]) -> Quantized:
@@ -114,15 +116,18 @@ class FormatThere:
         activation: Type of its activations.
         operators: Which operators of it are, as a scheme says it; several where that makes no difference.
         is_dynamic: Whether they find the range of what they read when the model runs.
+        in_blocks: Type of weights whose blocks have scales of their own; None for others.
     """
 
     activation: DType
     operators: frozenset[Operators]
     is_dynamic: bool = False
+    in_blocks: DType | None = None
 
     def is_that_of(self, scheme: Scheme) -> bool:
         """Whether a scheme quantizes the same operators with activations of the same type and ranges of that kind."""
-        return self.is_like(scheme) and scheme.activation.dtype is self.activation
+        in_blocks = scheme.weight.dtype if scheme.is_blockwise else None
+        return self.is_like(scheme) and (scheme.activation.dtype, in_blocks) == (self.activation, self.in_blocks)
 
     def is_like(self, scheme: Scheme) -> bool:
         """The same, whatever the type of the activations."""
@@ -144,11 +149,11 @@ def format_there(nodes: Sequence[Node], graph: Graph, found: Quantized) -> Forma
         None where it is float, or quantized in part or with several types.
     """
     ways = [(node.op_type, found.type_of_dynamic(node)) for node in nodes if can_be_dynamic(node, graph)]
-    has_blocks = any(way is DType.S8 for _, way in ways)
+    has_blocks = not {way for _, way in ways}.isdisjoint(_IN_BLOCKS.values())
     dynamic = {way for op_type, way in ways if op_type != "LSTM" or not has_blocks or way}
     if dynamic - {None}:
-        rounded = dynamic.pop() if len(dynamic) == 1 else None
-        return None if rounded is None else FormatThere(rounded, frozenset(Operators), is_dynamic=True)
+        found_there = dynamic.pop() if len(dynamic) == 1 else None
+        return None if found_there is None else _dynamic_format(found_there)
     linear = [node for node in nodes if is_linear(node, graph)]
     others = [node for node in nodes if kind_of(node) in (Kind.LINEAR, Kind.ARITHMETIC) and node not in linear]
     deciding = linear or [node for node in nodes if kind_of(node) is not Kind.CLIPPING]
@@ -162,6 +167,12 @@ def format_there(nodes: Sequence[Node], graph: Graph, found: Quantized) -> Forma
         return FormatThere(activation, frozenset(Operators))
     is_all = all(_is_whole(node, graph, found) for node in others)
     return FormatThere(activation, frozenset({Operators.ALL if is_all else Operators.LINEAR}))
+
+
+def _dynamic_format(found: DType) -> FormatThere:
+    in_blocks = found if found in _IN_BLOCKS.values() else None
+    activation = found if in_blocks is None else DType.S8
+    return FormatThere(activation, frozenset(Operators), is_dynamic=True, in_blocks=in_blocks)
 
 
 def _type_at(node: Node, graph: Graph, found: Quantized) -> DType | None:
@@ -189,10 +200,12 @@ def _outputs(node: Node, graph: Graph) -> tuple[TensorName, ...]:
     return (*node.outputs, *clipped)
 
 
-def _is_dynamic(node: Node) -> bool:
-    if node.op_type == "com.microsoft:MatMulNBits":
-        return node.attributes.get("bits") == 8 and node.attributes.get("accuracy_level", 0) == INT8_LEVEL
-    return node.op_type in _DYNAMIC
+def _type_of_ranges(node: Node) -> DType | None:
+    """What ``Quantized.dynamic`` says of an operator of a quantized model; None where it is none of these."""
+    if node.op_type != "com.microsoft:MatMulNBits":
+        return _DYNAMIC.get(node.op_type)
+    is_rounding = node.attributes.get("accuracy_level", 0) == INT8_LEVEL
+    return _IN_BLOCKS.get(node.attributes.get("bits", 4)) if is_rounding else None
 
 
 _TYPES = {name: dtype for dtype, name in TYPE_NAMES.items()}

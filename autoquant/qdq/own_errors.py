@@ -16,7 +16,7 @@ from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, channel_axis, kind_of, weight_of
 from autoquant.qdq.constants import constant_params
 from autoquant.qdq.dynamic import in_blocks, recurrent_params
-from autoquant.qdq.params import weight_params
+from autoquant.qdq.params import block_params
 from autoquant.qdq.plan import Plan
 from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import ActivationErrors
@@ -26,8 +26,6 @@ __all__ = ["OwnErrors", "errors_of_regions"]
 OwnErrors = Mapping[RegionId, Mapping[str, float]]
 """Relative squared errors by region and scheme, ``float`` left out."""
 Floats = npt.NDArray[np.float32]
-_N_OPERANDS = 2
-"""Of a product: blocks of the weight and of what it is multiplied with."""
 
 
 def errors_of_regions(
@@ -42,7 +40,7 @@ def errors_of_regions(
 
     They are those of the region if the whole model takes the scheme. How much of them comes out of the model is another
     question. Blocks of activations have scales of their own in every inference: they are taken to lose what blocks of
-    the weight lose.
+    the weight would lose in their format.
 
     Args:
         planner: Says what is quantized.
@@ -117,8 +115,8 @@ class _Own:
         for index in sorted(plan.integer | plan.dynamic):
             node, scheme = self._graph.nodes[index], plan.schemes[index]
             for name in self._weights(node):
-                error = self._of_weight(node, name, scheme.weight)
-                yield self.region_of[node.name], _N_OPERANDS * error if scheme.is_blockwise else error
+                formats = [scheme.weight, scheme.activation] if scheme.is_blockwise else [scheme.weight]
+                yield self.region_of[node.name], sum(self._of_weight(node, name, each) for each in formats)
 
     def _weights(self, node: Node) -> Sequence[TensorName]:
         if node.op_type == "LSTM":
@@ -142,7 +140,7 @@ class _Own:
             return np.zeros((1, 1), np.float32), np.ones((), np.float32)
         if tensor_format.block:
             blocks = in_blocks(node, self._graph, tensor_format.block)
-            return blocks, weight_params(blocks, tensor_format, 0).scale
+            return blocks, block_params(blocks, tensor_format).scale
         if node.op_type == "LSTM":
             rows, params = recurrent_params(values, tensor_format)
             return rows, params.scale

@@ -9,7 +9,7 @@ from autoquant.domain.scales import scale_of
 from autoquant.domain.scheme import DType, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 
-__all__ = ["QuantParams", "activation_params", "dequantize", "quantize", "weight_params"]
+__all__ = ["QuantParams", "activation_params", "block_params", "dequantize", "quantize", "weight_params"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -47,6 +47,24 @@ def weight_params(weight: Floats, tensor_format: TensorFormat, axis: int | None)
         return _params(np.zeros((), np.float32), np.zeros((), np.float32), tensor_format)
     other = None if axis is None else tuple(i for i in range(weight.ndim) if i != axis)
     return _params(np.asarray(weight.min(axis=other)), np.asarray(weight.max(axis=other)), tensor_format)
+
+
+def block_params(blocks: Floats, tensor_format: TensorFormat) -> QuantParams:
+    """Parameters of blocks of a weight: of each the value furthest from 0 becomes the lowest integer.
+
+    Scales are negative where that value is positive, so that no integer is left out.
+
+    Args:
+        blocks: What shares a scale, shape (n, size).
+        tensor_format: A signed and symmetric one.
+
+    References:
+        ``MatMulNBitsQuantizer`` of onnxruntime, which does so in MLAS (``q4_dq.cpp``).
+    """
+    low, high = blocks.min(axis=1, initial=0.0), blocks.max(axis=1, initial=0.0)
+    scale = np.where(high > -low, high, low).astype(np.float32) / np.float32(tensor_format.dtype.lowest)
+    safe = np.where(np.abs(scale) < np.finfo(np.float32).tiny, np.float32(1), scale)
+    return QuantParams(safe, np.zeros(len(blocks), tensor_format.dtype.numpy), tensor_format.dtype)
 
 
 def quantize(values: Floats, params: QuantParams, axis: int | None) -> npt.NDArray[np.generic]:

@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -154,6 +154,8 @@ def _activation_format(value: object) -> TensorFormat:
         raise ValueError(f"'{value}' is per-channel, activations are per-tensor, write e.g. 'u8:tensor:asym'")
     if tensor_format.unsaturated:
         raise ValueError(f"'{value}' says how weights are scaled, leave out ':unsaturated'")
+    if tensor_format.dtype is DType.S4:
+        raise ValueError(f"'{value}': 4 bits are for weights alone, write e.g. 's8:block-32:sym'")
     return tensor_format
 
 
@@ -163,6 +165,8 @@ def _weight_format(value: object) -> TensorFormat:
         raise ValueError(f"'{value}' is asymmetric, per-channel weights must be symmetric, write e.g. 's8:channel:sym'")
     if tensor_format.unsaturated and tensor_format.dtype is not DType.S8:
         raise ValueError(f"'{value}': products of other types than s8 do not saturate, leave out ':unsaturated'")
+    if tensor_format.dtype is DType.S4 and not tensor_format.block:
+        raise ValueError(f"'{value}': kernels for weights of 4 bits take blocks, write e.g. 's4:block-32:sym'")
     if tensor_format.unsaturated and tensor_format.block:
         raise ValueError(f"'{value}': blocks keep their scales on every processor, leave out ':unsaturated'")
     if tensor_format.unsaturated and not tensor_format.symmetric:
@@ -228,11 +232,12 @@ def _dynamic_problem(scheme: _Scheme) -> str | None:
         symmetric=True,
         block=scheme.weight.block or scheme.activation.block,
     )
-    if blocks.block and not scheme.activation == scheme.weight == blocks:
-        return f"takes blocks of activations and weights alike, write '{blocks}' for both"
+    coarse = replace(blocks, dtype=DType.S4)
+    if blocks.block and not (scheme.activation == blocks and scheme.weight in (blocks, coarse)):
+        return f"takes blocks of activations and weights alike, write '{blocks}' for both, or '{coarse}' for weights"
     if not blocks.block and scheme.activation != TensorFormat(dtype=DType.U8):
         return f"goes with 'u8:tensor:asym' alone, activation is '{scheme.activation}'"
-    if scheme.weight.dtype.bits != 8:
+    if not blocks.block and scheme.weight.dtype.bits != 8:
         return f"goes with weights of 8 bits, weight is '{scheme.weight}', write e.g. 's8:channel:sym'"
     if scheme.operators is not Operators.ALL:
         return f"quantizes linear operators and LSTM in any case, leave out operators = '{scheme.operators}'"

@@ -28,6 +28,7 @@ op_types = ["Gemm", "MatMul", "LSTM", "Relu", "Reshape"]
 SCHEMES = {
     "dynamic-channel": 'activation = "u8:tensor:asym"\nweight = "s8:channel:sym"\nranges = "dynamic"\n',
     "dynamic-block-32": 'activation = "s8:block-32:sym"\nweight = "s8:block-32:sym"\nranges = "dynamic"\n',
+    "dynamic-block-32-s4": 'activation = "s8:block-32:sym"\nweight = "s4:block-32:sym"\nranges = "dynamic"\n',
     "static": 'activation = "u8:tensor:asym"\nweight = "s8:channel:sym"\nranges = "min-max"\n',
 }
 
@@ -114,8 +115,11 @@ def test_a_member_is_a_warm_start_with_its_dynamic_regions(model: Path) -> None:
     assert "not taken over" not in note
 
 
-def test_members_with_blocks_say_which_nodes_have_them_and_are_a_warm_start(rows: Path) -> None:
-    folder = searched(rows, '"dynamic-block-32"', 4, shape=(1, 1024))
+@pytest.mark.parametrize(("taken", "least_db", "bits"), [("dynamic-block-32", 35, 8), ("dynamic-block-32-s4", 14, 4)])
+def test_members_with_blocks_say_which_nodes_have_them_and_are_a_warm_start(
+    rows: Path, taken: str, least_db: float, bits: int
+) -> None:
+    folder = searched(rows, f'"{taken}"', 4, shape=(1, 1024))
     named = []
     for path in folder.glob("models/*.onnx"):
         model = onnx.load(path)
@@ -126,8 +130,12 @@ def test_members_with_blocks_say_which_nodes_have_them_and_are_a_warm_start(rows
     assert named
     assert all({"g", "y"} >= set(nodes) > set() for nodes in named)
     (member, *_) = quantized_members(folder)
-    assert member["snr_db"]["worst"] > 35
-    again = searched(rows, '"dynamic-block-32"', 3, "again", folder / member["path"], shape=(1, 1024))
+    assert member["snr_db"]["worst"] > least_db
+    n_weights = 1024**2 * len(member["assignment"])
+    assert (
+        member["size_bytes"] < n_weights * (bits / 8 + 4 / 32) + (2 - len(member["assignment"])) * 4 * 1024**2 + 2**15
+    )
+    again = searched(rows, f'"{taken}"', 3, "again", folder / member["path"], shape=(1, 1024))
     (note,) = (n for n in json.loads((again / "run.json").read_text())["notes"] if n.startswith("warm start"))
     assert "not taken over" not in note
 

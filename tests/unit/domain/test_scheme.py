@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,6 +67,7 @@ def test_what_is_no_range_method_is_refused_with_examples(text: str) -> None:
 def test_a_dtype_covers_two_to_the_number_of_its_bits_integers(dtype: DType) -> None:
     assert dtype.highest - dtype.lowest + 1 == 2**dtype.bits
     assert dtype.is_signed == (dtype.lowest < 0)
+    assert np.iinfo(dtype.numpy).min <= dtype.lowest < dtype.highest <= np.iinfo(dtype.numpy).max
 
 
 @pytest.mark.parametrize(

@@ -170,14 +170,16 @@ def test_what_finds_its_ranges_at_run_time_in_our_own_models_is_known() -> None:
     assert there("a m", found, RECURRENT) is None, "in part"
 
 
-def test_products_in_blocks_are_told_from_others() -> None:
-    blocks = scheme("s8:block-32:sym", "s8:block-32:sym", ranges="dynamic")
+@pytest.mark.parametrize("weight", [DType.S8, DType.S4])
+def test_products_in_blocks_are_told_from_others(weight: DType) -> None:
+    others = scheme("s8:block-32:sym", f"{({DType.S8, DType.S4} - {weight}).pop()}:block-32:sym", ranges="dynamic")
+    blocks = scheme("s8:block-32:sym", f"{weight}:block-32:sym", ranges="dynamic")
     ours = case_of(RECURRENT).quantized(U8S8_CHANNEL, {"a": blocks, "m": blocks, "y": DYNAMIC})
     found = of_graph(Graph(inline_external(ours.candidate.skeleton, ours.candidate.constants, {})))
-    expected = FormatThere(DType.S8, frozenset(Operators), is_dynamic=True)
+    expected = FormatThere(DType.S8, frozenset(Operators), is_dynamic=True, in_blocks=weight)
     assert there("a s m", found, RECURRENT) == expected
     assert there("m y", found, RECURRENT) is None, "in two ways"
-    assert [expected.is_that_of(one) for one in (U8S8_CHANNEL, DYNAMIC, blocks)] == [False, False, True]
+    assert [one for one in (U8S8_CHANNEL, DYNAMIC, others, blocks) if expected.is_that_of(one)] == [blocks]
     assert there("a s z", found, RECURRENT) == expected, "an LSTM has no kernel for blocks"
 
 

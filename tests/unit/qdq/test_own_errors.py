@@ -15,6 +15,7 @@ from tests.models import Array, floats, model_of
 
 DYNAMIC = scheme("u8:tensor:asym", "s8:tensor:sym", ranges="dynamic")
 BLOCKS = scheme("s8:block-16:sym", "s8:block-16:sym", ranges="dynamic")
+COARSE = scheme("s8:block-16:sym", "s4:block-16:sym", ranges="dynamic")
 UNEVEN = floats(32, 4) * np.array([1, 1, 1, 100], np.float32)
 
 
@@ -102,20 +103,22 @@ def test_wider_activations_leave_the_error_of_the_weights() -> None:
     assert own[U16S8.name] == pytest.approx(3e-2 / 2**16 + weight, rel=1e-5)
 
 
-def test_a_dynamic_range_is_that_of_the_extremes_and_blocks_lose_as_much_of_both_operands() -> None:
+def test_a_dynamic_range_is_that_of_the_extremes_and_blocks_lose_in_both_operands() -> None:
     late = np.where(np.arange(32)[:, None] < 16, 1, 50).astype(np.float32) * floats(32, 4)
     found = errors_of(
         "(float[2,32] x) => (float[2,4] y)",
         "y = MatMul(x, w)",
         {"w": late},
         [a_region("r", "y")],
-        [DYNAMIC, BLOCKS],
+        [DYNAMIC, BLOCKS, COARSE],
         {"x": 1e-3},
     )
     assert found is not None
     own = found[RegionId("r")]
-    power, blocks = np.mean(np.square(late)), np.abs(late).reshape(2, 16, 4).max(axis=1) / 127
-    assert own[BLOCKS.name] == pytest.approx(2 * np.mean(np.square(blocks)) / 12 / power, rel=1e-5)
+    power, blocks = np.mean(np.square(late)), np.abs(late).reshape(2, 16, 4).max(axis=1) / 128
+    fine = np.mean(np.square(blocks)) / 12 / power
+    assert own[BLOCKS.name] == pytest.approx(2 * fine, rel=1e-5)
+    assert own[COARSE.name] == pytest.approx((1 + 16**2) * fine, rel=1e-5), "weights of 4 bits, activations of 8"
     step = np.abs(late).max() / 127
     assert own[DYNAMIC.name] > 1e-3 + 0.5 * step**2 / 12 / power
 

@@ -9,7 +9,7 @@ from onnxruntime.quantization.quant_utils import compute_scale_zp, get_qmin_qmax
 
 from autoquant.domain.scheme import DType, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
-from autoquant.qdq.params import activation_params, dequantize, quantize, weight_params
+from autoquant.qdq.params import activation_params, block_params, dequantize, quantize, weight_params
 from tests.graphs import run
 from tests.inspected import FROM_1_31
 from tests.models import model_of
@@ -22,10 +22,9 @@ TYPES = {
 }
 Floats = npt.NDArray[np.float32]
 
-formats = st.builds(TensorFormat, dtype=st.sampled_from(DType), symmetric=st.booleans())
-powers_of_two = st.builds(
-    TensorFormat, dtype=st.sampled_from(DType), symmetric=st.booleans(), power_of_two=st.just(True)
-)
+dtypes = st.sampled_from(list(TYPES))
+formats = st.builds(TensorFormat, dtype=dtypes, symmetric=st.booleans())
+powers_of_two = st.builds(TensorFormat, dtype=dtypes, symmetric=st.booleans(), power_of_two=st.just(True))
 finite = st.floats(-(2.0**80), 2.0**80, width=32)
 ranges = st.tuples(finite, finite).map(lambda ends: CalibrationRange(min(ends), max(ends)))
 weights = hnp.arrays(np.float32, hnp.array_shapes(min_dims=1, max_dims=4, max_side=5), elements=finite)
@@ -162,3 +161,23 @@ def test_every_channel_has_a_power_of_two_of_its_own(weight: Floats, data: st.Da
     assert (np.frexp(params.scale)[0] == 0.5).all()
     error = np.abs(dequantize(quantize(weight, params, axis), params, axis).astype(np.float64) - weight)
     assert (np.moveaxis(error, axis, -1) <= params.scale / 2).all()
+
+
+@given(
+    hnp.arrays(np.float32, (3, 16), elements=finite),
+    st.sampled_from(["s8:block-16:sym", "s4:block-16:sym"]),
+)
+def test_of_each_block_the_value_furthest_from_zero_is_the_lowest_integer(blocks: Floats, text: str) -> None:
+    params = block_params(blocks, TensorFormat.parse(text))
+    integers = quantize(blocks, params, 0)
+    furthest = np.abs(blocks).max(axis=1)
+    is_used = furthest / 128 >= np.finfo(np.float32).tiny
+    assert (integers.min(axis=1)[is_used] == params.dtype.lowest).all()
+    errors = np.abs(dequantize(integers, params, 0) - blocks).max(axis=1)
+    assert (errors <= np.where(is_used, 1.0001 * np.abs(params.scale), furthest)).all()
+
+
+def test_a_block_of_zeros_has_a_scale_and_a_positive_one_a_negative_scale() -> None:
+    found = block_params(np.array([[0, 0], [-1, 4], [-4, 1]], np.float32), TensorFormat.parse("s4:block-16:sym"))
+    np.testing.assert_array_equal(found.scale, [1, -0.5, 0.5])
+    assert not found.zero_point.any()

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from autoquant.domain.accuracy import Accuracy
-from autoquant.domain.scheme import Operators, RangeMethod, Rounding, Scheme, TensorFormat
+from autoquant.domain.scheme import DType, Operators, RangeMethod, Rounding, Scheme, TensorFormat
 from autoquant.domain.space import Group, SpaceRule
 from autoquant.errors import SpaceError, UsageError
 from autoquant.space.schema import read_space
@@ -124,8 +124,9 @@ def test_the_name_of_a_scheme_says_what_it_is(ep: str) -> None:
     for scheme in read_space("extensive", ep=ep).schemes:
         scope = "linear" if scheme.operators is Operators.LINEAR else str(scheme.weight).split(":")[1]
         ranges = spelled.get(str(scheme.ranges), str(scheme.ranges))
+        width = "-s4" if scheme.weight.dtype is DType.S4 else ""
         static = f"{scheme.activation.dtype}{scheme.weight.dtype}-{scope}-{ranges}"
-        assert scheme.name == (f"dynamic-{scope}" if scheme.is_dynamic else static)
+        assert scheme.name == (f"dynamic-{scope}{width}" if scheme.is_dynamic else static)
 
 
 def test_every_scale_of_the_space_of_powers_of_two_is_one() -> None:
