@@ -10,7 +10,7 @@ from autoquant.inspection.conversions import is_converted_for_nothing
 from autoquant.inspection.kernels import DequantizedConstant, Runs, base_op, dequantized_constants, runs_as
 from autoquant.inspection.nodes import InspectedNode, inspect_nodes
 from autoquant.inspection.pairs import merged_pairs
-from autoquant.inspection.products import wrong_numbers
+from autoquant.inspection.products import failing_zero_points, wrong_numbers
 from autoquant.inspection.saturation import LARGEST_PAIR, saturating_pairs
 from autoquant.inspection.scopes import Scope, scopes
 from autoquant.inspection.signed import signed_products
@@ -149,6 +149,7 @@ def _texts(found: InspectedNode, node: Node, scope: Scope) -> Iterator[str]:
         )
     if found.runs is Runs.INTEGER and found.fused_into is None:
         yield from wrong_numbers(node, scope.given)
+    yield from failing_zero_points(node, scope.given)
     if found.kernel == "ConvInteger":
         yield (
             "ConvInteger is not fused with what is around it and is usually slower than float: quantize Conv statically"

@@ -10,7 +10,7 @@ from autoquant.inspection.sources import dequantizer
 from autoquant.inspection.written import Quantization, input_quantizations, weight_shape
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["fused_bias_causes", "product_causes", "weight_only_causes", "wrong_numbers"]
+__all__ = ["failing_zero_points", "fused_bias_causes", "product_causes", "weight_only_causes", "wrong_numbers"]
 
 _AXES = {"Conv": 0, "Gemm": 1, "MatMul": 1}
 """Where output channels are in a weight that is not transposed."""
@@ -89,6 +89,23 @@ def wrong_numbers(node: Node, graph: Graph) -> Iterator[str]:
     for i, q in inputs.items():
         if q.is_per_channel and not q.is_constant and base_op(node) not in MOVING:
             yield f"input {i} is quantized per channel, activations must be per tensor: this integer kernel fails"
+
+
+def failing_zero_points(node: Node, graph: Graph) -> Iterator[str]:
+    """What keeps MatMulInteger from running at all, which onnxruntime sees no earlier.
+
+    References:
+        microsoft/onnxruntime, ``matmul_integer.cc``, ``IsBQuantParamSupported``: a stack of matrices has one zero
+        point, or one for each column of each matrix.
+    """
+    if base_op(node) != "MatMulInteger" or len(node.inputs) <= 3:
+        return
+    stack, zero_points = graph.shape(node.inputs[1]) or (), graph.shape(node.inputs[3]) or ()
+    if len(stack) > _MATRIX and len(zero_points) == 1 and zero_points != (1,):
+        yield (
+            f"the weight of MatMulInteger is a stack of matrices with zero points of the shape ({zero_points[0]},), as"
+            " quantize_dynamic with per_channel=True writes them: it fails when it runs, quantize it per tensor"
+        )
 
 
 def _misplaced_channels(node: Node, weight: Quantization, graph: Graph) -> Iterator[str]:

@@ -198,7 +198,7 @@ class _Draft:
             before, behind = self.home.flattened[node.index]
             first, target = before.inputs[0], behind.outputs[0]
         inputs = ["" if name in weights else self.pairs.read(name, node) for name in (first, *node.inputs[1:])]
-        self.home.dynamic.write(self.parts, node, inputs, target, self.plan.schemes[node.index].weight)
+        self.home.dynamic.write(self.parts, node, inputs, target, self.plan.schemes[node.index])
 
     def _add_float(self, node: Node) -> None:
         """A node that runs on floats, kept from what onnxruntime would make of it."""

@@ -2,23 +2,25 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
-from autoquant.domain.scheme import DType, Granularity, TensorFormat
+from autoquant.domain.scheme import DType, Granularity, Scheme, TensorFormat
 from autoquant.model import fragments
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import channel_axis
 from autoquant.qdq.constants import centred, widened_for_pairs
 from autoquant.qdq.params import QuantParams, block_params, quantize, weight_params
 from autoquant.qdq.parts import CONTRIB, Parts
-from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector
+from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector, label_of_rounding
 
 __all__ = ["INT8_LEVEL", "DynamicWriter", "in_blocks", "recurrent_params"]
 
 _N_LSTM_INPUTS = 8
+Number = TypeVar("Number", bound=np.generic)
 INT8_LEVEL = 4
 """The accuracy level of MatMulNBits at which it rounds what it reads to 8 bits; at others only its weight is."""
 
@@ -36,9 +38,7 @@ class DynamicWriter:
     weights: Weights
     _made: dict[Hashable, QuantizedWeight] = field(default_factory=dict)
 
-    def write(
-        self, parts: Parts, node: Node, inputs: list[str], target: TensorName, weight_format: TensorFormat
-    ) -> None:
+    def write(self, parts: Parts, node: Node, inputs: list[str], target: TensorName, scheme: Scheme) -> None:
         """Add an operator that ``can_be_dynamic``.
 
         Args:
@@ -46,22 +46,20 @@ class DynamicWriter:
             node: MatMul, Gemm or LSTM.
             inputs: Names under which it reads its inputs; those of the weights don't count.
             target: What a MatMul or Gemm writes.
-            weight_format: Of its weights.
+            scheme: Format and rounding of its weights; those of an LSTM are the nearest integers in any case.
         """
         if node.op_type == "LSTM":
-            self._write_lstm(parts, node, inputs, weight_format)
-        elif weight_format.block:
-            self._write_blocks(parts, node, inputs[0], target, weight_format)
+            self._write_lstm(parts, node, inputs, scheme.weight)
+        elif scheme.is_blockwise:
+            self._write_blocks(parts, node, inputs[0], target, scheme)
         else:
-            self._write_product(parts, node, inputs[0], target, weight_format)
+            self._write_product(parts, node, inputs[0], target, scheme)
 
-    def _write_product(
-        self, parts: Parts, node: Node, source: str, target: TensorName, weight_format: TensorFormat
-    ) -> None:
+    def _write_product(self, parts: Parts, node: Node, source: str, target: TensorName, scheme: Scheme) -> None:
         """``MatMulInteger * (input scale * weight scale) + bias``: onnxruntime fuses it into one kernel."""
         name, free, free_node = node.name, parts.pieces.free, parts.pieces.free_node
         quantized, scale, zero_point = _quantized_input(parts, source)
-        weight, weight_scale, weight_zero_point = _weight(parts, node.inputs[1], self._matrix(node, weight_format))
+        weight, weight_scale, weight_zero_point = _weight(parts, node.inputs[1], self._matrix(node, scheme))
         bias = bias_vector(node, self.graph)
         sums, floats, scales = (free(f"{target}_{kind}") for kind in ("sums", "sums_float", "scales"))
         product = target if bias is None else free(f"{target}_without_bias")
@@ -72,17 +70,15 @@ class DynamicWriter:
         if bias is not None:
             parts.node("Add", [product, _summand(parts, node, bias)], [target], free_node(f"{name}_biased"))
 
-    def _write_blocks(
-        self, parts: Parts, node: Node, source: str, target: TensorName, weight_format: TensorFormat
-    ) -> None:
+    def _write_blocks(self, parts: Parts, node: Node, source: str, target: TensorName, scheme: Scheme) -> None:
         """``MatMulNBits``: blocks of what it reads get a scale each at every inference, those of the weight have one.
 
         References:
             https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulNBits
         """
         parts.import_contrib()
-        assert weight_format.block is not None
-        weight, bias = self._blocks(node, weight_format), bias_vector(node, self.graph)
+        assert scheme.weight.block is not None
+        weight, bias = self._blocks(node, scheme), bias_vector(node, self.graph)
         free, base = parts.pieces.free, parts.base(node.inputs[1], weight.label)
         integers = parts.constant(free(f"{base}_quantized"), weight.values, weight.label)
         scale = parts.constant(free(f"{base}_scale"), weight.params.scale, weight.label)
@@ -93,10 +89,10 @@ class DynamicWriter:
             read,
             [target],
             node.name,
-            bits=weight_format.dtype.bits,
+            bits=scheme.weight.dtype.bits,
             K=n_inputs,
             N=n_outputs,
-            block_size=weight_format.block,
+            block_size=scheme.weight.block,
             accuracy_level=INT8_LEVEL,
         )
 
@@ -120,13 +116,14 @@ class DynamicWriter:
             lambda: fragments.converted(proto, read, node.outputs, "DynamicQuantizeLSTM", CONTRIB, "layout"),
         )
 
-    def _matrix(self, node: Node, weight_format: TensorFormat) -> QuantizedWeight:
+    def _matrix(self, node: Node, scheme: Scheme) -> QuantizedWeight:
         """The weight of a MatMul or Gemm with its output channels last, and Gemm's ``alpha`` in the scale."""
-        given = self.weights.weight(node.inputs[1], weight_format, channel_axis(node, self.graph))
+        axis = channel_axis(node, self.graph)
+        given = self.weights.weight(node.inputs[1], scheme.weight, axis, rounding=scheme.rounding)
         is_transposed, alpha = _attributes(node)
         if not is_transposed and alpha == 1.0:
             return given
-        key = (node.inputs[1], weight_format, is_transposed, alpha)
+        key = (node.inputs[1], given.label, is_transposed, alpha)
         if key not in self._made:
             self._made[key] = QuantizedWeight(
                 values=np.ascontiguousarray(given.values.T) if is_transposed else given.values,
@@ -136,27 +133,37 @@ class DynamicWriter:
             )
         return self._made[key]
 
-    def _blocks(self, node: Node, weight_format: TensorFormat) -> QuantizedWeight:
+    def _blocks(self, node: Node, scheme: Scheme) -> QuantizedWeight:
         """The weight of a MatMul or Gemm as its kernel takes it, shape (N, ceil(K / block), block * bits / 8).
 
         Integers have the middle of their range for 0, two of 4 bits share a byte, the first in its lower half. Blocks
         at the end are filled with zeros. Scales have the shape (N, ceil(K / block)), Gemm's ``alpha`` in them.
         """
         is_transposed, alpha = _attributes(node)
-        key = (node.inputs[1], weight_format, is_transposed, alpha)
+        key = (node.inputs[1], scheme.weight, scheme.rounding, is_transposed, alpha)
         if key not in self._made:
-            assert weight_format.block is not None
-            blocks = in_blocks(node, self.graph, weight_format.block)
-            params = block_params(blocks, weight_format)
+            assert scheme.weight.block is not None
+            given, size = self.graph.constant(node.inputs[1]), scheme.weight.block
+            blocks = in_blocks(given, node, size)
+            params = block_params(blocks, scheme.weight)
             n_inputs, n_outputs = _matrix_shape(node, self.graph)
-            shape = (n_outputs, -(-n_inputs // weight_format.block))
-            integers = quantize(blocks, params, 0).astype(np.int16) - weight_format.dtype.lowest
-            packed = _packed(integers.astype(np.uint8), weight_format.dtype)
+            shape = (n_outputs, -(-n_inputs // size))
+            by_block = replace(
+                params, scale=params.scale.reshape(shape).T, zero_point=np.zeros_like(params.zero_point, shape=())
+            )
+            answer = self.weights.rounded(node.inputs[1], by_block, scheme.rounding)
+            nearest = quantize(blocks, params, 0)
+            integers = nearest if answer is None else in_blocks(answer, node, size)
+            is_nearest = np.array_equal(integers, nearest)
+            stored = (integers.astype(np.int16) - scheme.weight.dtype.lowest).astype(np.uint8)
+            packed = _packed(stored, scheme.weight.dtype)
             self._made[key] = QuantizedWeight(
                 values=packed.reshape(*shape, packed.shape[-1]),
                 params=replace(params, scale=(params.scale * alpha).reshape(shape)),
                 axis=None,
-                label=f"{weight_format}:alpha-{alpha}" + (":transposed" if is_transposed else ""),
+                label=f"{scheme.weight}:alpha-{alpha}"
+                + (":transposed" if is_transposed else "")
+                + ("" if is_nearest else label_of_rounding(scheme.rounding, integers, params.scale)),
             )
         return self._made[key]
 
@@ -195,9 +202,8 @@ def recurrent_params(
     return rows, params
 
 
-def in_blocks(node: Node, graph: Graph, size: int) -> npt.NDArray[np.float32]:
+def in_blocks(given: npt.NDArray[Number], node: Node, size: int) -> npt.NDArray[Number]:
     """The weight of a MatMul or Gemm by what shares a scale, shape (N * ceil(K / size), size), filled with zeros."""
-    given = graph.constant(node.inputs[1])
     rows = given if _attributes(node)[0] else given.T
     filled = np.pad(rows, [(0, 0), (0, -rows.shape[1] % size)])
     return np.ascontiguousarray(filled).reshape(-1, size)

@@ -139,7 +139,7 @@ class _Own:
         if not values.size:
             return np.zeros((1, 1), np.float32), np.ones((), np.float32)
         if tensor_format.block:
-            blocks = in_blocks(node, self._graph, tensor_format.block)
+            blocks = in_blocks(values, node, tensor_format.block)
             return blocks, block_params(blocks, tensor_format).scale
         if node.op_type == "LSTM":
             rows, params = recurrent_params(values, tensor_format)

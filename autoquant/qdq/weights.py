@@ -15,7 +15,7 @@ from autoquant.qdq.constants import constant_params
 from autoquant.qdq.params import QuantParams, quantize
 from autoquant.qdq.ports import Rounder
 
-__all__ = ["QuantizedBias", "QuantizedWeight", "Weights", "bias_vector", "quantize_bias"]
+__all__ = ["QuantizedBias", "QuantizedWeight", "Weights", "bias_vector", "label_of_rounding", "quantize_bias"]
 
 _Answer = tuple[npt.NDArray[np.generic], npt.NDArray[np.float32]] | None
 """Of a rounder."""
@@ -120,6 +120,13 @@ class Weights:
             self._answers[key] = self.rounder(name, plain.scale, plain.zero_point, plain.dtype, rounding)
         return self._answers[key]
 
+    def rounded(self, name: TensorName, params: QuantParams, rounding: Rounding) -> npt.NDArray[np.generic] | None:
+        """The integers of a weight on given scales, as ``Rounder`` takes them; None for the nearest ones."""
+        if rounding is Rounding.NEAREST or self.rounder is None:
+            return None
+        answer = self.rounder(name, params.scale, params.zero_point, params.dtype, rounding)
+        return None if answer is None else answer[0]
+
     def _with_zeros(
         self, name: TensorName, scale: npt.NDArray[np.float32], axis: int | None, bias: npt.NDArray[np.float32]
     ) -> npt.NDArray[np.float32]:
@@ -192,9 +199,14 @@ def _merged(
     scale = np.where(fits, scale, nearest.params.scale)
     if np.array_equal(values, nearest.values) and np.array_equal(scale, nearest.params.scale):
         return nearest
+    params, label = replace(nearest.params, scale=scale), label_of_rounding(rounding, values, scale)
+    return replace(nearest, values=values, params=params, label=f"{nearest.label}{label}")
+
+
+def label_of_rounding(rounding: Rounding, values: npt.NDArray[np.generic], scale: npt.NDArray[np.float32]) -> str:
+    """What tells a variant of a constant from the one with the nearest integers."""
     digest = hashlib.sha256(values.tobytes() + scale.tobytes()).hexdigest()
-    params = replace(nearest.params, scale=scale)
-    return replace(nearest, values=values, params=params, label=f"{nearest.label}:{rounding}-{digest[:12]}")
+    return f":{rounding}-{digest[:12]}"
 
 
 def _fit_bias(

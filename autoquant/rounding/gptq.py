@@ -26,25 +26,24 @@ def round_with_feedback(problem: Problem) -> Floats:
         arXiv 2507.18553.
     """
     order = np.argsort(np.einsum("gdd->gd", problem.moment), axis=1, kind="stable")  # rounded from its end
-    rows = order[:, :, np.newaxis]
-    moment = np.take_along_axis(np.take_along_axis(problem.moment, rows, 1), order[:, np.newaxis], 2)
-    factor = np.linalg.cholesky(moment.astype(np.float64)).astype(np.float32)
     found = np.empty_like(problem.weight)
-    np.put_along_axis(found, rows, _feed_back(np.take_along_axis(problem.weight, rows, 1), factor, problem), 1)
+    np.put_along_axis(found, order[:, :, np.newaxis], _feed_back(problem.ordered(order)), 1)
     return problem.least(problem.nearest(problem.weight), found)
 
 
-def _feed_back(weight: Floats, factor: Floats, problem: Problem) -> Floats:
-    """Integers of sorted rows, from the last to the first; ``factor`` is lower triangular, shape (G, D, D)."""
+def _feed_back(problem: Problem) -> Floats:
+    """Integers of sorted rows, from the last to the first."""
+    weight = problem.weight
     n_rows = weight.shape[1]
+    factor = np.linalg.cholesky(problem.moment.astype(np.float64)).astype(np.float32)  # lower triangular
     integers, errors = np.empty_like(weight), np.zeros_like(weight)
     for start in reversed(range(0, n_rows, _BLOCK)):
         end = min(start + _BLOCK, n_rows)
         carried = factor[:, end:, start:end].swapaxes(1, 2) @ errors[:, end:]
         for row in reversed(range(start, end)):
-            k, here = row - start, slice(row, row + 1)
-            wanted = weight[:, here] + carried[:, k : k + 1] / factor[:, here, here]
-            integers[:, here] = problem.nearest(wanted)
-            errors[:, here] = weight[:, here] - problem.dequantized(integers[:, here])
+            k, here, own = row - start, slice(row, row + 1), problem.row(row)
+            wanted = own.weight + carried[:, k : k + 1] / factor[:, here, here]
+            integers[:, here] = own.nearest(wanted)
+            errors[:, here] = own.weight - own.dequantized(integers[:, here])
             carried[:, :k] += factor[:, here, start:row].swapaxes(1, 2) * errors[:, here]
     return integers

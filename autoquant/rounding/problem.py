@@ -1,6 +1,7 @@
 """Rounding a weight as a least squares problem over integers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ class Problem:
     Attributes:
         weight: Shape (G, D, N).
         moment: ``H``, the mean of ``x x^T`` over the inputs of products, positive definite, shape (G, D, D).
-        scale: Positive, shape (G, 1, N).
+        scale: Not 0, shape (G, 1, N), or (G, D, N) where inputs have scales of their own.
         zero_point: Shape (G, 1, N).
         dtype: Of the integers.
         n_parts: One after the other that share their output channels, and with these scales.
@@ -38,6 +39,19 @@ class Problem:
     zero_point: Floats
     dtype: DType
     n_parts: int = 1
+
+    def ordered(self, rows: npt.NDArray[np.intp]) -> Self:
+        """The same with the inputs of each group in another order, shape (G, D)."""
+        inputs, others = rows[:, :, np.newaxis], rows[:, np.newaxis]
+        moment = np.take_along_axis(np.take_along_axis(self.moment, inputs, 1), others, 2)
+        scale = np.take_along_axis(self.scale, inputs, 1) if self.scale.shape[1] > 1 else self.scale
+        return replace(self, weight=np.take_along_axis(self.weight, inputs, 1), moment=moment, scale=scale)
+
+    def row(self, row: int) -> Self:
+        """What is asked of one input in every group; its moment is left out."""
+        here = slice(row, row + 1)
+        scale = self.scale[:, here] if self.scale.shape[1] > 1 else self.scale
+        return replace(self, weight=self.weight[:, here], moment=self.moment[:, :0, :0], scale=scale)
 
     def nearest(self, values: Floats) -> Floats:
         """The integers nearest to values of shape (G, any, N), as floats."""

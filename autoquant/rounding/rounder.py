@@ -15,7 +15,7 @@ from autoquant.rounding.adaround import round_up_or_down
 from autoquant.rounding.gptq import round_with_feedback
 from autoquant.rounding.moments import Moments, readers_of
 from autoquant.rounding.problem import Floats, Problem, damped
-from autoquant.rounding.products import as_columns, as_weight, layout_of
+from autoquant.rounding.products import Layout, as_columns, as_weight, layout_of
 from autoquant.rounding.rounded import Asked, Integers, Rounded, grid_digest
 
 __all__ = ["Recall", "WeightRounder"]
@@ -62,7 +62,8 @@ class WeightRounder:
 
         Args:
             weight: Its name.
-            scale: Scalar, or shape (C,) with one for each output channel.
+            scale: Scalar, shape (C,) with one for each output channel, or (B, C) for each block of its inputs,
+                whose sizes are powers of two.
             zero_point: Shape of ``scale``.
             dtype: Of the integers.
             rounding: How they are chosen, not the nearest ones.
@@ -105,22 +106,28 @@ class WeightRounder:
         end = self.clock() + _SHARE_TO_OBSERVE * self.seconds - self._spent_s
         moment = self.moments.of(weight, lambda: self.is_repeatable or self.clock() < end)
         array, node = self.graph.constant(weight), readers_of(weight, self.graph)[0]
-        n_groups, n_parts, _ = layout_of(node, array.shape)
+        layout = layout_of(node, array.shape)
         columns = as_columns(array, node)
-        shape = (n_groups, 1, columns.shape[2])
         return Problem(
             weight=columns,
             moment=damped(moment.mean, moment.n_products),
-            scale=_spread(scale, shape).repeat(n_parts, axis=0),
-            zero_point=_spread(zero_point.astype(np.float32), shape).repeat(n_parts, axis=0),
+            scale=_spread(scale, layout, columns.shape[2]),
+            zero_point=_spread(zero_point.astype(np.float32), layout, columns.shape[2]),
             dtype=dtype,
-            n_parts=n_parts,
+            n_parts=layout.n_parts,
         )
 
 
 _ON_GIVEN_SCALES = {Rounding.GPTQ: round_with_feedback, Rounding.ADAROUND: round_up_or_down}
 
 
-def _spread(values: Floats, shape: tuple[int, int, int]) -> Floats:
-    """One value for each output channel."""
-    return values.reshape(shape) if values.ndim else np.full(shape, values)
+def _spread(values: Floats, layout: Layout, n_outputs: int) -> Floats:
+    """One value for each output channel of all parts, shape (G, 1, N), or for each input too, shape (G, D, N)."""
+    if values.ndim < 2:
+        shape = (layout.n_groups, 1, n_outputs)
+        spread = values.reshape(shape) if values.ndim else np.full(shape, values)
+        return spread.repeat(layout.n_parts, axis=0)
+    n_inputs = layout.n_parts * layout.size
+    size = 1 << (-(-n_inputs // len(values)) - 1).bit_length()
+    by_input = values.repeat(size, axis=0)[:n_inputs]
+    return by_input.reshape(layout.n_parts, layout.size, n_outputs)

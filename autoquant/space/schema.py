@@ -243,8 +243,8 @@ def _dynamic_problem(scheme: _Scheme) -> str | None:
         return f"quantizes linear operators and LSTM in any case, leave out operators = '{scheme.operators}'"
     if scheme.bias is BiasCorrection.MEAN:
         return "leaves biases in float as they are, leave out bias = 'mean'"
-    if scheme.rounding is not Rounding.NEAREST:
-        return f"goes with the nearest integers alone, leave out rounding = '{scheme.rounding}'"
+    if scheme.rounding not in (Rounding.NEAREST, Rounding.GPTQ):
+        return f"goes with the nearest integers or with 'gptq', not with rounding = '{scheme.rounding}'"
     return None
 
 

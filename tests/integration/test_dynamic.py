@@ -28,7 +28,8 @@ op_types = ["Gemm", "MatMul", "LSTM", "Relu", "Reshape"]
 SCHEMES = {
     "dynamic-channel": 'activation = "u8:tensor:asym"\nweight = "s8:channel:sym"\nranges = "dynamic"\n',
     "dynamic-block-32": 'activation = "s8:block-32:sym"\nweight = "s8:block-32:sym"\nranges = "dynamic"\n',
-    "dynamic-block-32-s4": 'activation = "s8:block-32:sym"\nweight = "s4:block-32:sym"\nranges = "dynamic"\n',
+    "dynamic-block-32-s4": 'activation = "s8:block-32:sym"\nweight = "s4:block-32:sym"\nranges = "dynamic"\n'
+    'rounding = "gptq"\n',
     "static": 'activation = "u8:tensor:asym"\nweight = "s8:channel:sym"\nranges = "min-max"\n',
 }
 

@@ -8,11 +8,12 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from autoquant.inspection.kernels import Runs
 from autoquant.inspection.products import wrong_numbers
 from tests.inspected import FROM_1_32, causes_in, graph_of, inspected, node_of
-from tests.models import Array, feed_of, outputs_of
+from tests.models import Array, feed_of, floats, model_of, outputs_of
 from tests.qdq import Constant, Wrapped
 
 IMAGE: Mapping[str, tuple[int, ...]] = {"x": (1, 4, 6, 6)}
@@ -153,3 +154,20 @@ def test_nothing_is_said_of_the_channels_of_an_activation_whose_shape_is_not_kno
     (node,) = (node for node in graph.nodes if node.op_type == "Conv")
     assert graph.shape(node.inputs[1]) is None
     assert list(wrong_numbers(node, graph)) == []
+
+
+@pytest.mark.parametrize(("shape", "is_said"), [((3, 8, 6), True), ((1, 8, 1), False), ((8, 6), False)])
+def test_zero_points_of_a_stack_of_matrices_fail_when_the_model_runs(
+    shape: tuple[int, ...], is_said: bool, tmp_path: Path
+) -> None:
+    body = "xq, xs, xz = DynamicQuantizeLinear(x) i = MatMulInteger(xq, w, xz, wz) f = Cast<to=1>(i) y = Mul(f, xs)"
+    constants = {"w": floats(*shape, scale=50).astype(np.int8), "wz": np.zeros(shape[-1], np.int8)}
+    batch = "3," if len(shape) > 2 else ""
+    model = model_of(f"(float[{batch}4,8] x) => (float[{batch}4,{shape[-1]}] y)", body, constants)
+    texts = [remark.text for remark in inspected(model, tmp_path).remarks]
+    assert any(text.startswith("the weight of MatMulInteger is a stack") for text in texts) is is_said
+    if is_said:
+        with pytest.raises(Fail, match="zero point"):
+            outputs_of(model, feed_of(model))
+    else:
+        outputs_of(model, feed_of(model))

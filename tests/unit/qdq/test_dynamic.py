@@ -161,7 +161,7 @@ def test_an_empty_weight_has_no_blocks_or_no_outputs(shape: tuple[int, int]) -> 
     signature = f"(float[3,{shape[0]}] x) => (float[3,{shape[1]}] y)"
     graph = Graph(model_of(signature, "y = MatMul(x, w)", {"w": np.zeros(shape, np.float32)}))
     parts = Parts(Pieces(graph))
-    DynamicWriter(graph, Weights(graph)).write(parts, graph.nodes[0], ["x"], TensorName("y"), BLOCKS.weight)
+    DynamicWriter(graph, Weights(graph)).write(parts, graph.nodes[0], ["x"], TensorName("y"), BLOCKS)
     found = {t.name: tuple(t.dims) for t in onnx.load_from_string(parts.skeleton).graph.initializer}
     n_blocks = shape[0] // 4
     assert found == {"w_quantized": (shape[1], n_blocks, 16), "w_scale": (shape[1], n_blocks)}

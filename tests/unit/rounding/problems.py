@@ -36,8 +36,11 @@ def a_problem(
 
 
 @st.composite
-def problems(draw: st.DrawFn, max_inputs: int = 40) -> Problem:
-    """Inputs of any rank, with a mean of their own; every scale suits the weights or is finer, so that some clip."""
+def problems(draw: st.DrawFn, max_inputs: int = 40, *, has_own_scales: bool = False) -> Problem:
+    """Inputs of any rank, with a mean of their own; every scale suits the weights or is finer, so that some clip.
+
+    Those of the inputs of each product have scales of their own on demand, some of them negative.
+    """
     n_groups, n_inputs, n_outputs = (draw(st.integers(1, n)) for n in (3, max_inputs, 4))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n_products = draw(st.integers(1, 3 * n_inputs))
@@ -48,6 +51,8 @@ def problems(draw: st.DrawFn, max_inputs: int = 40) -> Problem:
     bound = 2 ** (dtype.bits - 1) - 1
     scale = np.abs(weight).max(axis=1, keepdims=True) / bound * draw(st.sampled_from([1.0, 0.6, 8.0]))
     zero_point = np.full_like(scale, 0 if dtype.is_signed else bound)
+    if has_own_scales:
+        scale = scale * rng.choice(np.array([-2, -1, 0.5, 1], np.float32), weight.shape)
     return Problem(
         weight=weight, moment=moment_of(inputs.astype(np.float32)), scale=scale, zero_point=zero_point, dtype=dtype
     )

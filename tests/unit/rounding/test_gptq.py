@@ -17,13 +17,13 @@ def rounded(problem: Problem) -> Floats:
     return problem.nearest(problem.weight)
 
 
-@given(problems())
+@given(problems() | problems(has_own_scales=True))
 def test_the_error_is_never_above_that_of_the_nearest_integers(problem: Problem) -> None:
     found = round_with_feedback(problem)
     assert (problem.errors(found) <= problem.errors(rounded(problem))).all()
 
 
-@given(problems())
+@given(problems() | problems(has_own_scales=True))
 def test_integers_can_be_stored(problem: Problem) -> None:
     found = round_with_feedback(problem)
     np.testing.assert_array_equal(found, found.astype(problem.dtype.numpy))

@@ -90,6 +90,30 @@ def test_it_is_nearer_too_where_inputs_are_parts(
     assert np.square(errors[0]).sum() < 0.5 * np.square(errors[1]).sum()
 
 
+@pytest.mark.parametrize(
+    ("n_inputs", "block", "most"), [(300, 64, 6144), (300, 64, 180), (70, 16, 6144), (8, 16, 6144)]
+)
+def test_blocks_of_inputs_have_scales_of_their_own(
+    n_inputs: int, block: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight = floats(n_inputs, 5) * np.repeat([1, 10], [n_inputs // 2, n_inputs - n_inputs // 2])[:, np.newaxis]
+    weight = weight.astype(np.float32)
+    model = model_of(f"(float[40,{n_inputs}] x) => (float[40,5] y)", "y = MatMul(x, w)", {"w": weight})
+    monkeypatch.setattr(products, "MAX_INPUTS", most)  # three parts, or one
+    rounder, feeds = rounder_of(model)
+    blocks = np.pad(weight, [(0, -n_inputs % block), (0, 0)]).reshape(-1, block, 5)
+    scale = np.asarray(-np.abs(blocks).max(axis=1) / 7, np.float32)
+    found = rounder(W, scale, np.zeros((), np.int8), DType.S4, Rounding.GPTQ)
+    assert found is not None
+    by_input = scale.repeat(block, axis=0)[:n_inputs]
+    np.testing.assert_array_equal(found[1], scale)
+    x = np.concatenate([feed["x"] for feed in feeds])
+    integers = np.asarray(found[0], np.float32)
+    assert -8 <= integers.min() < integers.max() <= 7
+    ours, nearest = (x @ (weight - each * by_input) for each in (integers, np.rint(weight / by_input)))
+    assert np.square(ours).sum() < 0.7 * np.square(nearest).sum()
+
+
 def test_an_unsigned_weight_has_its_zero_point() -> None:
     weight = floats(12, 5) - 1
     rounder, _ = rounder_of(model_of("(float[8,12] x) => (float[8,5] y)", "y = MatMul(x, w)", {"w": weight}))

@@ -48,7 +48,10 @@ def test_no_level_of_accuracy_corrects_biases_of_a_dynamic_scheme(tmp_path: Path
             DYNAMIC.replace("u8:tensor", "u8:block-32").replace("s8:channel:sym", "u8:block-32:asym"),
             BLOCKS_ALIKE,
         ),
-        (DYNAMIC + 'rounding = "gptq"\n', "goes with the nearest integers alone, leave out rounding = 'gptq'"),
+        (
+            DYNAMIC + 'rounding = "adaround"\n',
+            "goes with the nearest integers or with 'gptq', not with rounding = 'adaround'",
+        ),
     ],
 )
 def test_what_means_nothing_with_dynamic_ranges_is_refused(tmp_path: Path, content: str, problem: str) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autoquant.api.steps import build, calibrate, find_regions, prepare, round_weights
+from autoquant.api.steps import build, calibrate, find_regions, prepare, read_data, round_weights
 from autoquant.calibration.batches import select
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.feed import Samples
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.scheme import Rounding, TensorFormat
 from autoquant.space.schema import read_space
-from tests.models import outputs_of
+from tests.models import floats, model_of, outputs_of, saved
 
 
 def test_weights_that_make_up_for_each_other_are_nearer_to_float(model: Path, samples: Samples, tmp_path: Path) -> None:
@@ -36,6 +36,30 @@ def test_weights_that_make_up_for_each_other_are_nearer_to_float(model: Path, sa
             meter.add(outputs_of(model, feed), outputs_of(tmp_path / "made.onnx", feed))
         worst_db.append(meter.quality().worst_db)
     assert min(worst_db[1:]) > worst_db[0] + 1
+
+
+@pytest.mark.parametrize(("weight", "won_db"), [("s4:block-32:sym", 3), ("s8:block-32:sym", 0.5)])
+def test_weights_in_blocks_make_up_for_each_other_too(weight: str, won_db: float, tmp_path: Path) -> None:
+    made = model_of("(float[6,96] x) => (float[6,16] y)", "y = MatMul(x, w)", {"w": floats(96, 16)})
+    model = saved(made, tmp_path / "rows.onnx")
+    np.savez(tmp_path / "rows.npz", x=floats(64, 6, 12) @ floats(12, 96, seed=1) + 0.1 * floats(64, 6, 96, seed=2))
+    samples = read_data(model, tmp_path / "rows.npz")
+    prepared = prepare(model, samples)
+    (found,) = find_regions(prepared)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path)
+    default = read_space("default", ep="cpu", accuracy=Accuracy.NONE)
+    (blocks,) = (scheme for scheme in default.schemes if scheme.is_blockwise)
+    activation, meters = TensorFormat.parse("s8:block-32:sym"), [QualityMeter(["y"]), QualityMeter(["y"])]
+    for rounding, meter in zip((Rounding.NEAREST, Rounding.GPTQ), meters, strict=True):
+        scheme = replace(blocks, activation=activation, weight=TensorFormat.parse(weight), rounding=rounding)
+        space = replace(default, schemes=(scheme,))
+        rounded = round_weights(prepared, [found], statistics, samples, space=space)
+        candidate = build(prepared, [found], statistics, {found.id: scheme.name}, space=space, rounder=rounded)
+        candidate.save(tmp_path / "made.onnx")
+        for feed in samples.feeds:
+            meter.add(outputs_of(model, feed), outputs_of(tmp_path / "made.onnx", feed))
+    nearest_db, won = (meter.quality().worst_db for meter in meters)
+    assert won > nearest_db + won_db
 
 
 def test_without_time_weights_are_rounded_to_the_nearest_integers(
