@@ -45,7 +45,7 @@ from autoquant.rewrites.moments import fuse_moments
 from autoquant.rewrites.packed import pack_places
 from autoquant.rewrites.pads import concatenate_zeros, crop, drop_pads, fold_pads, spell_pads
 from autoquant.rewrites.piecewise import clip_first, merge_clips, split_prelu
-from autoquant.rewrites.places import take_rows
+from autoquant.rewrites.places import gather_rows, take_rows
 from autoquant.rewrites.pools import convolve_first, drop_idle_dilations, lower_average_pool, weigh_pools
 from autoquant.rewrites.recognised import recognise_activations
 from autoquant.rewrites.repeats import multiply_outer, repeat_last
@@ -84,6 +84,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         _hoist_invariants,
         _multiply_sequences,
         _join_steps,
+        gather_rows,
         take_rows,
         split_columns,
         drop_views,

@@ -1,15 +1,50 @@
 """Places that are taken or written one by one although they lie in a row."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from autoquant.model.graph import Graph, Node
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.rewrites.edits import Edit, Parts, of_each_node
+from autoquant.rewrites.moves import axes_of
 
-__all__ = ["take_rows"]
+__all__ = ["gather_rows", "take_rows"]
 
 _Places = npt.NDArray[np.int64]
+
+
+@of_each_node()
+def gather_rows(edit: Edit, node: Node) -> None:
+    """A GatherND of rows becomes a Gather, which other rewrites know.
+
+    So PyTorch's exporter of ``torch.export`` writes rows that a tensor picks.
+
+    References:
+        ONNX operators, GatherND: with one index a row it takes what Gather takes along the first axis.
+    """
+    graph, parts = edit.graph, Parts(edit, node)
+    if node.op_type != "GatherND" or node.attributes.get("batch_dims", 0):
+        return
+    shape = graph.shape(node.inputs[1])
+    if not shape or shape[-1] != 1:
+        return
+    added = graph.producer.get(node.inputs[1])
+    if graph.is_constant(node.inputs[1]):
+        rows = parts.constant("rows", graph.constant(node.inputs[1])[..., 0])
+    elif added is not None and added.op_type == "Unsqueeze" and _is_last(axes_of(graph, added, len(shape)), shape):
+        rows = added.inputs[0]
+        if graph.only_reader(node.inputs[1]) is node:
+            edit.replaced[added.index] = ()
+    else:
+        return
+    parts.add("Gather", [node.inputs[0], rows], output=node.outputs[0], axis=0)
+    edit.replaced[node.index] = parts.nodes
+
+
+def _is_last(axes: Sequence[int] | None, shape: Sequence[int]) -> bool:
+    return axes is not None and tuple(axes) == (len(shape) - 1,)
 
 
 @of_each_node(SLICE_HAS_INPUTS)

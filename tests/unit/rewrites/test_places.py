@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from autoquant.rewrites.places import take_rows
+from autoquant.rewrites.places import gather_rows, take_rows
 from tests.models import Array, floats, model_of, op_types, used_in
 from tests.rewriting import rewritten
 
@@ -30,6 +30,11 @@ CONSTANTS: dict[str, Array] = {
     "new": floats(2, 2, 1, seed=1),
     "points": floats(2, 1, seed=2),
     "whole": floats(6, 2, 1, seed=3),
+    "picked": np.array([[4], [-1], [4], [0]]),
+    "by_two": np.array([[[4], [-1]], [[4], [0]]]),
+    "behind": np.array([-1]),
+    "before": np.array([0]),
+    "spread_batch": np.array([[[1]]]),
 }
 
 
@@ -97,3 +102,45 @@ def test_before_slice_has_inputs_all_stays() -> None:
 
 def test_what_computes_shapes_stays() -> None:
     assert left_of("i = Cast<to=7>(x) g = Gather(i, row) y = Cast<to=1>(g)") == ["Cast", "Gather", "Cast"]
+
+
+def test_indices_that_others_read_too_stay() -> None:
+    body = f"{AN_INDEX} u = Unsqueeze(r, behind) g = GatherND(x, u) c = Cast<to=1>(u) y = Add(g, c)"
+    assert picks(body)[-4:] == ["Unsqueeze", "Gather", "Cast", "Add"]
+
+
+def picks(body: str) -> list[str]:
+    model = a_model(body)
+    found = rewritten(gather_rows, model)
+    assert (found is model) is (op_types(found) == op_types(model))
+    return op_types(found)
+
+
+AN_INDEX = "m = ReduceMax<keepdims=0>(x) i = Cast<to=7>(m) z = Sub(i, i) r = Reshape(z, one_axis)"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y = GatherND(x, picked)", ["Gather"]),
+        ("y = GatherND(x, by_two)", ["Gather"]),
+        (f"{AN_INDEX} u = Unsqueeze(r, behind) y = GatherND(x, u)", [*op_types(a_model(AN_INDEX)), "Gather"]),
+    ],
+    ids=["constant", "of two axes", "computed"],
+)
+def test_rows_that_are_picked_are_gathered(body: str, expected: list[str]) -> None:
+    assert picks(body) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = GatherND(x, pairs)",
+        "s = Slice(x, before, one_axis) y = GatherND<batch_dims=1>(s, spread_batch)",
+        f"{AN_INDEX} u = Unsqueeze(r, before) y = GatherND(x, u)",
+        f"{AN_INDEX} y = GatherND(x, r)",
+    ],
+    ids=["points", "of each batch", "along another axis", "as it is computed"],
+)
+def test_what_picks_otherwise_stays(body: str) -> None:
+    assert picks(body) == op_types(a_model(body))
