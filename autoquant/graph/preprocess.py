@@ -39,6 +39,7 @@ from autoquant.model.rewrite import (
     with_types,
 )
 from autoquant.model.subgraphs import bodies_of
+from autoquant.rewrites.groups import spell_group_norms
 from autoquant.rewrites.halves import has_halves, narrow_ends, widen_halves
 from autoquant.rewrites.inlined import rename_inlined
 from autoquant.rewrites.owned import own_constants
@@ -252,7 +253,7 @@ def _based(
     def static(model: Model) -> Model:
         model = convert_opset(model, OPSET) if attempt.converted and opset_of(model) < OPSET else model
         model = spell_ceiled(freeze(model, shapes if attempt.frozen else {}, dims))
-        return name_nodes(model)  # fusions are named after their nodes
+        return name_nodes(spell_group_norms(model))  # fusions are named after their nodes
 
     model = without_weights(widen_halves(plain) if attempt.widened else plain, static)
     return _typed(_folded(model)) if attempt.optimized else model

@@ -84,3 +84,15 @@ def test_sizes_behind_a_ceiled_pool_are_those_that_it_has(path: Path, op_type: s
     assert prepared.notes == ()
     assert prepared.graph.shape(TensorName("q")) == (1, 4, 7, 7)
     assert_equals_original(prepared, feeds_of(1, 4, 20, 20))
+
+
+@pytest.mark.parametrize("batch", ["1", "batch"])
+def test_groups_that_are_normalised_are_not_taken_apart(path: Path, batch: str) -> None:
+    constants = {"k": floats(8, 3, 3, 3), "s": floats(8), "b": floats(8, seed=1)}
+    body = "c = Conv<pads=[1,1,1,1]>(x, k) y = GroupNormalization<num_groups=2>(c, s, b)"
+    model = model_of(f"(float[{batch},3,6,6] x) => (float[{batch},8,6,6] y)", body, constants, opset=21)
+    prepared = prepare(saved(model, path), [{"x": floats(1, 3, 6, 6)}, {"x": floats(1, 3, 6, 6, seed=1)}])
+    found = [node.op_type for node in prepared.graph.nodes]
+    assert found.count("InstanceNormalization") == 1
+    assert not {"ReduceMean", "GroupNormalization", "Shape"} & set(found)
+    assert prepared.difference_db > 100
