@@ -51,7 +51,8 @@ class Rounder(Protocol):
     ) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.float32]] | None:
         """Shapes of the weight and of the scale; None where the nearest integers are to be taken.
 
-        Scale and zero point are scalars, or have the shape (C,) with one value for each output channel, or (B, C) with
-        one for each block of its inputs, whose sizes are powers of two.
+        Scale and zero point are scalars, or have the shape (C,) with one value for each output channel. Or the scale
+        has the shape (B, C) with one value for each block of its inputs, whose sizes are powers of two, and the zero
+        point is a scalar.
         """
         ...

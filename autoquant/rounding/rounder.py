@@ -64,7 +64,7 @@ class WeightRounder:
             weight: Its name.
             scale: Scalar, shape (C,) with one for each output channel, or (B, C) for each block of its inputs,
                 whose sizes are powers of two.
-            zero_point: Shape of ``scale``.
+            zero_point: Shape of ``scale``; a scalar for blocks.
             dtype: Of the integers.
             rounding: How they are chosen, not the nearest ones.
 
