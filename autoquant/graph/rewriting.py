@@ -56,7 +56,7 @@ from autoquant.rewrites.sequences import multiply_sequences
 from autoquant.rewrites.shuffles import gather_channels
 from autoquant.rewrites.slopes import fuse_prelu
 from autoquant.rewrites.softmaxes import expect_last, split_softmax, transpose_softmax
-from autoquant.rewrites.spectra import lower_stft
+from autoquant.rewrites.spectra import lower_dft, lower_stft
 from autoquant.rewrites.swaps import transpose_first
 from autoquant.rewrites.transposes import move_one_axis_each
 from autoquant.rewrites.trimmed import trim_kernels
@@ -92,6 +92,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         drop_expands,
         drop_idle_masks,
         lower_stft,
+        lower_dft,
         gather_channels,
         lower_einsum,
         *((recognise_activations,) if is_for_cpu else ()),
