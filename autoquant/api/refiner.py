@@ -174,9 +174,10 @@ class Refiner:
             found = self.setup.ingredients
             schemes = tuple(_rounded_by(rounding, scheme) for scheme in found.definition.schemes)
             space = replace(found.definition, schemes=schemes)
+            static = replace(space, schemes=tuple(_without_dynamic_rounding(scheme) for scheme in schemes))
             parts = found.prepared, found.regions, found.statistics
             rounded = steps.round_weights(
-                *parts, self.setup.calibration, space=space, seconds=seconds, cache_folder=self.setup.cache_folder
+                *parts, self.setup.calibration, space=static, seconds=seconds, cache_folder=self.setup.cache_folder
             )
             if rounded.late:
                 self._notes.append(
@@ -198,9 +199,10 @@ class Refiner:
         dtype: DType,
         rounding: Rounding,
     ) -> Rounded | None:
-        """What the rounding that is asked for gave, or else the first one."""
-        grid = weight, scale, zero_point, dtype
-        return self._rounded[rounding](*grid, rounding) or self._rounded[_FIRST](*grid, _FIRST)
+        """What the rounding that is asked for gave, or else the first one; of dynamic regions what trials have."""
+        grid, trials = (weight, scale, zero_point, dtype), self.setup.ingredients.rounder
+        found = self._rounded[rounding](*grid, rounding) or self._rounded[_FIRST](*grid, _FIRST)
+        return found or (None if trials is None else trials(*grid, rounding))
 
     def _snr_db(self, candidate: Candidate) -> float:
         start = time.perf_counter()
@@ -222,6 +224,10 @@ def _corrected(shifts: Shifts, builder: Builder, assignment: Assignment) -> list
     expected = builder.expected_shifts(assignment)
     is_observed = any(not np.array_equal(shift, expected[name]) for name, shift in shifts.items())
     return ["bias observed" if is_observed else "bias mean"]
+
+
+def _without_dynamic_rounding(scheme: Scheme) -> Scheme:
+    return replace(scheme, rounding=Rounding.NEAREST) if scheme.is_dynamic else scheme
 
 
 def _rounded_by(rounding: Rounding, scheme: Scheme) -> Scheme:

@@ -122,7 +122,7 @@ class QuantizedFile:
             if found is not None:
                 n_quantized += 1
                 choices = [space.schemes[name] for name in space.choices[region] if name != FLOAT]
-                fitting = [scheme for scheme in choices if found.is_that_of(scheme)]
+                fitting = sorted((s for s in choices if found.is_that_of(s)), key=found.has_other_blocks)
                 near = fitting or [scheme for scheme in choices if found.is_like(scheme) and not found.is_dynamic]
                 n_near += len(near) > 0 and not fitting
                 if near:
@@ -135,7 +135,7 @@ class QuantizedFile:
         dynamic = {region for region, name in assignment.items() if space.schemes[name].is_dynamic}
         n_there = len(self.found.dynamic)
         taken = [by_name[name] for region in regions if region.id in dynamic for name in region.dynamic]
-        n_lost = n_there - sum(self.found.type_of_dynamic(node) is not None for node in taken)
+        n_lost = n_there - sum(self.found.format_of_dynamic(node) is not None for node in taken)
         if n_lost:
             note += (
                 f"; {n_lost} of {n_there} operators with ranges found at run time are not taken over: all such"

@@ -137,7 +137,8 @@ class DynamicWriter:
         """The weight of a MatMul or Gemm as its kernel takes it, shape (N, ceil(K / block), block * bits / 8).
 
         Integers have the middle of their range for 0, two of 4 bits share a byte, the first in its lower half. Blocks
-        at the end are filled with zeros. Scales have the shape (N, ceil(K / block)), Gemm's ``alpha`` in them.
+        at the end are filled with zeros. Scales have the shape (N, ceil(K / block)), Gemm's ``alpha`` in them, and are
+        0 for blocks of zeros: the kernel takes the middle off in float, whose error grows with the scale.
         """
         is_transposed, alpha = _attributes(node)
         key = (node.inputs[1], scheme.weight, scheme.rounding, is_transposed, alpha)
@@ -157,9 +158,10 @@ class DynamicWriter:
             is_nearest = np.array_equal(integers, nearest)
             stored = (integers.astype(np.int16) - scheme.weight.dtype.lowest).astype(np.uint8)
             packed = _packed(stored, scheme.weight.dtype)
+            scale = np.where(integers.any(axis=1), params.scale * alpha, np.float32(0))
             self._made[key] = QuantizedWeight(
                 values=packed.reshape(*shape, packed.shape[-1]),
-                params=replace(params, scale=(params.scale * alpha).reshape(shape)),
+                params=replace(params, scale=scale.reshape(shape)),
                 axis=None,
                 label=f"{scheme.weight}:alpha-{alpha}"
                 + (":transposed" if is_transposed else "")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autoquant.domain.region import NodeName, TensorName
-from autoquant.domain.scheme import DType, Operators, Scheme
+from autoquant.domain.scheme import DType, Granularity, Operators, Scheme, TensorFormat
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, activations, can_be_dynamic, can_emit_float, is_linear, kind_of, weight_of
 from autoquant.model.optimized import QUANTIZED, RENAMED, original_name
@@ -14,13 +14,11 @@ from autoquant.qdq.overrides import TYPE_NAMES
 
 __all__ = ["FormatThere", "Quantized", "format_there", "of_graph", "of_overrides"]
 
-_DYNAMIC = {
-    "MatMulInteger": DType.U8,
-    "com.microsoft:DynamicQuantizeLSTM": DType.U8,
-}
-"""Operators that find ranges when the model runs, with the type to which they round what they read."""
+_DYNAMIC = ("MatMulInteger", "com.microsoft:DynamicQuantizeLSTM")
+"""Operators that find ranges when the model runs, for all that they read, which they round to u8."""
 _IN_BLOCKS = {8: DType.S8, 4: DType.S4}
 """Types of weights in blocks, by their bits; what they are multiplied with is rounded to s8."""
+_WHOLE = TensorFormat(dtype=DType.U8)
 _QUANTIZING = ("QuantizeLinear", "com.microsoft:QuantizeLinear")
 _DEQUANTIZING = ("DequantizeLinear", "com.microsoft:DequantizeLinear")
 """onnxruntime's quantizer writes those of its own domain where it is told to ``UseQDQContribOps``."""
@@ -39,7 +37,7 @@ class Quantized:
         written: Outputs of the nodes of that model: their readings are known.
         constants: Other tensors that are quantized, e.g. weights; None where readings say enough.
         dynamic: Operators that find the range of what they read when the model runs, by their names there, with the
-            type to which they round it, or that of their weights where blocks have scales of their own.
+            format to which they round it, or that of their weights where blocks have scales of their own.
     """
 
     types: Mapping[TensorName, DType]
@@ -48,10 +46,10 @@ class Quantized:
     received: Mapping[tuple[TensorName, NodeName], DType] = field(default_factory=dict)
     written: frozenset[TensorName] = frozenset()
     constants: frozenset[TensorName] | None = None
-    dynamic: Mapping[NodeName, DType] = field(default_factory=dict)
+    dynamic: Mapping[NodeName, TensorFormat] = field(default_factory=dict)
 
-    def type_of_dynamic(self, node: Node) -> DType | None:
-        """Which type a node of the float model has as one of ``dynamic``; None where it is none."""
+    def format_of_dynamic(self, node: Node) -> TensorFormat | None:
+        """Which format a node of the float model has as one of ``dynamic``; None where it is none."""
         names = [NodeName(f"{name}{end}") for name in _names(node) for end in ("", *QUANTIZED)]
         return next((self.dynamic[name] for name in names if name in self.dynamic), None)
 
@@ -85,7 +83,7 @@ def of_graph(graph: Graph) -> Quantized:
             read.update({(tensor, _original(output)): found for output in reader.outputs})
             entered[reader.name, position] = found
     written = frozenset(_original(name) for node in graph.nodes for name in node.outputs)
-    dynamic = {node.name: _type_of_ranges(node) for node in graph.nodes}
+    dynamic = {node.name: _dynamic_format(node) for node in graph.nodes}
     known = {name: found for name, found in dynamic.items() if found is not None}
     return Quantized(types=types, read=read, entered=entered, written=written, dynamic=known)
 
@@ -116,18 +114,23 @@ class FormatThere:
         activation: Type of its activations.
         operators: Which operators of it are, as a scheme says it; several where that makes no difference.
         is_dynamic: Whether they find the range of what they read when the model runs.
-        in_blocks: Type of weights whose blocks have scales of their own; None for others.
+        in_blocks: Format of weights whose blocks have scales of their own; None for others.
     """
 
     activation: DType
     operators: frozenset[Operators]
     is_dynamic: bool = False
-    in_blocks: DType | None = None
+    in_blocks: TensorFormat | None = None
 
     def is_that_of(self, scheme: Scheme) -> bool:
-        """Whether a scheme quantizes the same operators with activations of the same type and ranges of that kind."""
-        in_blocks = scheme.weight.dtype if scheme.is_blockwise else None
-        return self.is_like(scheme) and (scheme.activation.dtype, in_blocks) == (self.activation, self.in_blocks)
+        """Whether a scheme quantizes the same operators with the same types, and blocks or ranges of that kind."""
+        theirs = scheme.weight.dtype if scheme.is_blockwise else None
+        ours = self.in_blocks.dtype if self.in_blocks else None
+        return self.is_like(scheme) and (scheme.activation.dtype, theirs) == (self.activation, ours)
+
+    def has_other_blocks(self, scheme: Scheme) -> bool:
+        """Whether the blocks of a scheme that ``is_that_of`` have another size."""
+        return self.in_blocks is not None and scheme.weight.block != self.in_blocks.block
 
     def is_like(self, scheme: Scheme) -> bool:
         """The same, whatever the type of the activations."""
@@ -148,12 +151,15 @@ def format_there(nodes: Sequence[Node], graph: Graph, found: Quantized) -> Forma
     Returns:
         None where it is float, or quantized in part or with several types.
     """
-    ways = [(node.op_type, found.type_of_dynamic(node)) for node in nodes if can_be_dynamic(node, graph)]
-    has_blocks = not {way for _, way in ways}.isdisjoint(_IN_BLOCKS.values())
+    ways = [(node.op_type, found.format_of_dynamic(node)) for node in nodes if can_be_dynamic(node, graph)]
+    has_blocks = any(way and way.block for _, way in ways)
     dynamic = {way for op_type, way in ways if op_type != "LSTM" or not has_blocks or way}
     if dynamic - {None}:
-        found_there = dynamic.pop() if len(dynamic) == 1 else None
-        return None if found_there is None else _dynamic_format(found_there)
+        in_blocks = next(iter(dynamic)) if has_blocks else None
+        there = FormatThere(
+            DType.S8 if has_blocks else DType.U8, frozenset(Operators), is_dynamic=True, in_blocks=in_blocks
+        )
+        return there if len(dynamic) == 1 else None
     linear = [node for node in nodes if is_linear(node, graph)]
     others = [node for node in nodes if kind_of(node) in (Kind.LINEAR, Kind.ARITHMETIC) and node not in linear]
     deciding = linear or [node for node in nodes if kind_of(node) is not Kind.CLIPPING]
@@ -167,12 +173,6 @@ def format_there(nodes: Sequence[Node], graph: Graph, found: Quantized) -> Forma
         return FormatThere(activation, frozenset(Operators))
     is_all = all(_is_whole(node, graph, found) for node in others)
     return FormatThere(activation, frozenset({Operators.ALL if is_all else Operators.LINEAR}))
-
-
-def _dynamic_format(found: DType) -> FormatThere:
-    in_blocks = found if found in _IN_BLOCKS.values() else None
-    activation = found if in_blocks is None else DType.S8
-    return FormatThere(activation, frozenset(Operators), is_dynamic=True, in_blocks=in_blocks)
 
 
 def _type_at(node: Node, graph: Graph, found: Quantized) -> DType | None:
@@ -200,12 +200,16 @@ def _outputs(node: Node, graph: Graph) -> tuple[TensorName, ...]:
     return (*node.outputs, *clipped)
 
 
-def _type_of_ranges(node: Node) -> DType | None:
+def _dynamic_format(node: Node) -> TensorFormat | None:
     """What ``Quantized.dynamic`` says of an operator of a quantized model; None where it is none of these."""
-    if node.op_type != "com.microsoft:MatMulNBits":
-        return _DYNAMIC.get(node.op_type)
+    if node.op_type in _DYNAMIC:
+        return _WHOLE
+    dtype = _IN_BLOCKS.get(node.attributes.get("bits", 4))
     is_rounding = node.attributes.get("accuracy_level", 0) == INT8_LEVEL
-    return _IN_BLOCKS.get(node.attributes.get("bits", 4)) if is_rounding else None
+    if node.op_type != "com.microsoft:MatMulNBits" or not is_rounding or dtype is None:
+        return None
+    size = int(node.attributes["block_size"])
+    return TensorFormat(dtype=dtype, granularity=Granularity.BLOCK, symmetric=True, block=size)
 
 
 _TYPES = {name: dtype for dtype, name in TYPE_NAMES.items()}
@@ -215,7 +219,7 @@ def _type_of(quantize: Node, graph: Graph) -> DType | None:
     """What a QuantizeLinear stores, u8 where neither its zero point nor its output says so; None for other types."""
     has_zero_point = any(quantize.inputs[2:3])
     name = graph.dtype(quantize.inputs[2] if has_zero_point else quantize.outputs[0]) or "uint8"
-    return next((dtype for dtype in DType if dtype.numpy.name == name), None)
+    return next((dtype for dtype in TYPE_NAMES if dtype.numpy.name == name), None)
 
 
 def _quantizer(node: Node, graph: Graph) -> Node | None:

@@ -73,7 +73,7 @@ def stored_scales(candidate: Candidate, graph: Graph) -> Mapping[str, list[Overr
         if not _SCALED.search(label):
             continue
         scale, zero_point = (_value(name, candidate.constants, member) for name in dq.inputs[1:3])
-        dtype = next(dtype for dtype in DType if dtype.numpy == zero_point.dtype)
+        dtype = next(dtype for dtype in TYPE_NAMES if dtype.numpy == zero_point.dtype)
         numbers = _numbers(QuantParams(scale, zero_point, dtype), dq.attributes["axis"] if scale.ndim else None)
         for reader in member.consumers[dq.outputs[0]]:
             weight = own[reader.name].inputs[reader.inputs.index(dq.outputs[0])]

@@ -10,7 +10,7 @@ from autoquant.api.ingredients import Ingredients
 from autoquant.api.refiner import Refiner, RefinerSetup
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.region import Assignment
-from autoquant.domain.scheme import Rounding
+from autoquant.domain.scheme import Rounding, TensorFormat
 from autoquant.domain.target import Target
 from autoquant.errors import DataError
 from autoquant.qdq.candidate import Candidate
@@ -206,3 +206,23 @@ def test_dynamic_regions_stay_as_they_are(setup: RefinerSetup) -> None:
     ).build(assignment)
     assert refined.candidate.digest == plain.digest
     assert (refined.algorithms, notes) == ((), [])
+
+
+def test_dynamic_regions_keep_the_rounding_of_trials_whatever_the_time(setup: RefinerSetup) -> None:
+    default, quick = read_space("default", ep="cpu"), setup.ingredients.definition
+    dynamic = next(scheme for scheme in default.schemes if scheme.is_blockwise)
+    dynamic = replace(dynamic, weight=TensorFormat.parse("s4:block-128:sym"), rounding=Rounding.GPTQ)
+    definition = replace(quick, schemes=(*quick.schemes, dynamic))
+    plain_parts = setup.ingredients.prepared, setup.ingredients.regions, setup.ingredients.statistics
+    rounder = steps.round_weights(*plain_parts, setup.calibration, space=definition)
+    assert rounder.found
+    ingredients = replace(setup.ingredients, definition=definition, rounder=rounder)
+    regions, static = ingredients.regions, quick.schemes[0].name
+    assignment = {region.id: dynamic.name if region.dynamic else static for region in regions}
+    plain = ingredients.builder().build(assignment)
+    for seconds in (0.0, math.inf):
+        refined, _ = replace(setup, ingredients=ingredients, seconds=seconds)().refine(assignment, seconds)
+        labels = refined.candidate.variants.items()
+        kept = {name: label for name, label in labels if "s4:" in label}
+        assert kept == {name: label for name, label in plain.variants.items() if "s4:" in label}
+        assert any("gptq" in label for label in kept.values())

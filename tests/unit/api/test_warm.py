@@ -9,7 +9,7 @@ from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic
 from autoquant.api.documents import scheme_rows
 from autoquant.api.folder import RunFolder
 from autoquant.api.warm import EarlierRun, QuantizedFile, read_warm_start
-from autoquant.domain.region import RegionId
+from autoquant.domain.region import NodeName, RegionId
 from autoquant.domain.scheme import BiasCorrection, DType, RangeKind, Rounding, Scheme
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError, UsageError
@@ -17,7 +17,7 @@ from autoquant.graph.regions import find_regions
 from autoquant.model.graph import Graph
 from autoquant.report.front_json import front_json
 from autoquant.space.translation import KnownRegion
-from tests.graphs import scheme
+from tests.graphs import case_of, scheme
 from tests.models import a_convnet, a_quantized_chain, floats, in_a_function, model_of, saved
 from tests.quantized import quantized_by_recipe
 from tests.records import a_front, a_member, a_region
@@ -202,6 +202,19 @@ def test_regions_with_ranges_found_at_run_time_are_taken_over_or_named(tmp_path:
     )
     assert without.assignments == ()
     assert "3 of 3 operators with ranges found at run time are not taken over" in without.note
+
+
+@pytest.mark.parametrize(("there", "taken"), [(32, 32), (64, 64), (16, 128)])
+def test_blocks_are_those_of_the_file_or_else_the_first_ones(there: int, taken: int, tmp_path: Path) -> None:
+    model = model_of("(float[4,256] x) => (float[4,4] y)", "y = MatMul(x, w)", {"w": floats(256, 4)})
+    blocks = {n: scheme(f"s8:block-{n}:sym", f"s4:block-{n}:sym", ranges="dynamic") for n in (128, 64, 32, 16)}
+    file = saved(case_of(model).quantized(blocks[there]).model, tmp_path / "m.onnx")
+    graph = Graph(model)
+    (region,) = find_regions(graph, [NodeName("y")])
+    offered = {blocks[n].name: blocks[n] for n in (128, 64, 32)}
+    space = SearchSpace(choices={region.id: ("float", *offered)}, schemes=offered)
+    found = read_warm_start(file).assignments([region], space, graph)
+    assert found.assignments == ({region.id: blocks[taken].name},)
 
 
 @pytest.mark.parametrize("name", ["gone", "gone.json", "gone.onnx"])

@@ -156,12 +156,20 @@ def test_nothing_is_said_of_the_channels_of_an_activation_whose_shape_is_not_kno
     assert list(wrong_numbers(node, graph)) == []
 
 
-@pytest.mark.parametrize(("shape", "is_said"), [((3, 8, 6), True), ((1, 8, 1), False), ((8, 6), False)])
+@pytest.mark.parametrize(
+    ("shape", "zero_points", "is_said"),
+    [
+        ((3, 8, 6), (6,), True),
+        ((3, 8, 6), (3, 1, 6), False),
+        ((1, 8, 1), (1,), False),
+        ((8, 6), (6,), False),
+    ],
+)
 def test_zero_points_of_a_stack_of_matrices_fail_when_the_model_runs(
-    shape: tuple[int, ...], is_said: bool, tmp_path: Path
+    shape: tuple[int, ...], zero_points: tuple[int, ...], is_said: bool, tmp_path: Path
 ) -> None:
     body = "xq, xs, xz = DynamicQuantizeLinear(x) i = MatMulInteger(xq, w, xz, wz) f = Cast<to=1>(i) y = Mul(f, xs)"
-    constants = {"w": floats(*shape, scale=50).astype(np.int8), "wz": np.zeros(shape[-1], np.int8)}
+    constants = {"w": floats(*shape, scale=50).astype(np.int8), "wz": np.zeros(zero_points, np.int8)}
     batch = "3," if len(shape) > 2 else ""
     model = model_of(f"(float[{batch}4,8] x) => (float[{batch}4,{shape[-1]}] y)", body, constants)
     texts = [remark.text for remark in inspected(model, tmp_path).remarks]

@@ -142,9 +142,22 @@ def test_blocks_of_any_number_of_inputs_are_filled(n_inputs: int, block: int, dt
     assert not rows[:, n_inputs:].any()
     assert not rows[2].any()
     steps = np.repeat(np.abs(scales), block, axis=1)[:, :n_inputs].T
-    furthest = np.abs(weight - rows[:, :n_inputs].T) / steps
-    assert furthest.max() < 1.01, "half a step, one where the other end of the integers clips it"
+    assert not scales[2].any()
+    errors = np.abs(weight - rows[:, :n_inputs].T)
+    assert (errors <= 1.01 * steps).all(), "half a step, one where the other end of the integers clips it"
     assert loss_db(case, ours) > (35 if dtype is DType.S8 else 14)
+
+
+@pytest.mark.parametrize(("taken", "least_db"), [(BLOCKS, 35), (COARSE_BLOCKS, 12)], ids=str)
+def test_blocks_of_zeros_add_no_noise(taken: Scheme, least_db: float) -> None:
+    """The kernel takes the middle of their integers off in float, which a scale of 1 would make much of."""
+    weight = floats(64, 16, scale=0.01)
+    weight[:32] = 0.0
+    case = a_case("(float[8,64] x) => (float[8,16] y)", "y = MatMul(x, w)", {"w": weight})
+    case.feed["x"][:, :32] = floats(8, 32, seed=5) + 1000
+    assert loss_db(case, case.quantized(taken)) > least_db
+    nothing = a_case("(float[8,64] x) => (float[8,16] y)", "y = MatMul(x, w)", {"w": np.zeros((64, 16), np.float32)})
+    assert not run(nothing.quantized(taken).model, case.feed)[0].any()
 
 
 def test_blocks_keep_what_an_outlier_costs_all_other_inputs() -> None:

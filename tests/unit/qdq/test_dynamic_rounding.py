@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import pytest
 from onnx import numpy_helper
 
@@ -14,7 +15,7 @@ from autoquant.model.fragments import inline_external
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.ports import Rounder
-from tests.graphs import OP_TYPES, Case, case_of, scheme
+from tests.graphs import OP_TYPES, Case, case_of, run, scheme
 from tests.models import Array, Floats, floats, model_of
 from tests.unit.qdq.test_builder import region
 
@@ -38,9 +39,12 @@ def built(case: Case, taken: Scheme, rounder: Rounder) -> Candidate:
     return builder.build({ALL: "taken"})
 
 
+def inlined(candidate: Candidate) -> onnx.ModelProto:
+    return inline_external(candidate.skeleton, candidate.constants, {})
+
+
 def stored(candidate: Candidate) -> dict[str, Array]:
-    model = inline_external(candidate.skeleton, candidate.constants, {})
-    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in inlined(candidate).graph.initializer}
 
 
 @pytest.mark.parametrize(
@@ -90,3 +94,33 @@ def test_the_nearest_integers_are_the_same_candidate_whoever_gives_them(taken: S
     again = built(case, taken, rounder)
     assert (again.digest, again.variants_digest) == (nearest.digest, nearest.variants_digest)
     assert not again.roundings
+
+
+@pytest.mark.parametrize("taken", [CHANNEL, BLOCKS, COARSE], ids=str)
+def test_one_weight_is_another_one_for_another_rounding_integers_or_factor(taken: Scheme) -> None:
+    body = "a = Gemm<alpha=0.5, transB=1>(x, w) b = Gemm<alpha=2.0, transB=1>(x, w) c = Gemm<alpha=0.5, transB=1>(x, w)"
+    signature = "(float[4,16] x) => (float[4,6] a, float[4,6] b, float[4,6] c)"
+    case = case_of(model_of(signature, body, {"w": floats(6, 16)}))
+    schemes = {
+        "nearest": replace(taken, name="nearest"),
+        "gptq": replace(taken, name="gptq", rounding=Rounding.GPTQ),
+    }
+    regions = [region(RegionId(node.name), [node.name]) for node in case.graph.nodes]
+    digests = set()
+    for integer in (1, 2):
+        builder = Builder(
+            case.graph,
+            regions,
+            schemes,
+            OP_TYPES,
+            case.ranges,
+            rounder=lambda _, scale, *__, integer=integer: (np.full((6, 16), integer, np.int8), scale),
+        )
+        mixed = {RegionId("a"): "nearest", RegionId("b"): "nearest", RegionId("c"): "gptq"}
+        for assignment in (mixed, dict(reversed(mixed.items()))):
+            candidate = builder.build(assignment)
+            given, others = run(case.graph.model, case.feed), run(inlined(candidate), case.feed)
+            losses = [float(np.square(a - b).mean() / np.square(a).mean()) for a, b in zip(given, others, strict=True)]
+            assert max(losses[:2]) < 0.1 < losses[2]
+            digests.add(candidate.variants_digest)
+    assert len(digests) == 2

@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic
 
-from autoquant.domain.scheme import DType, Operators, Scheme
+from autoquant.domain.scheme import DType, Operators, Scheme, TensorFormat
 from autoquant.graph.preprocess import prepare
 from autoquant.model.fragments import inline_external
 from autoquant.model.graph import Graph
@@ -163,7 +163,7 @@ def dynamic_by_recipe(folder: Path, model: onnx.ModelProto = RECURRENT, **option
 def test_what_finds_its_ranges_at_run_time_in_our_own_models_is_known() -> None:
     ours = case_of(RECURRENT).quantized(U8S8_CHANNEL, {"a": DYNAMIC, "s": DYNAMIC, "z": DYNAMIC})
     found = of_graph(Graph(inline_external(ours.candidate.skeleton, ours.candidate.constants, {})))
-    assert found.dynamic == {"a": DType.U8, "z": DType.U8}
+    assert found.dynamic == dict.fromkeys("az", TensorFormat.parse("u8:tensor:asym"))
     assert there("a s", found, RECURRENT) == FormatThere(DType.U8, frozenset(Operators), is_dynamic=True)
     assert there("m", found, RECURRENT) == FormatThere(DType.U8, frozenset(Operators))
     assert there("f z", found, RECURRENT) == there("z", found, RECURRENT) == there("a", found, RECURRENT)
@@ -176,7 +176,7 @@ def test_products_in_blocks_are_told_from_others(weight: DType) -> None:
     blocks = scheme("s8:block-32:sym", f"{weight}:block-32:sym", ranges="dynamic")
     ours = case_of(RECURRENT).quantized(U8S8_CHANNEL, {"a": blocks, "m": blocks, "y": DYNAMIC})
     found = of_graph(Graph(inline_external(ours.candidate.skeleton, ours.candidate.constants, {})))
-    expected = FormatThere(DType.S8, frozenset(Operators), is_dynamic=True, in_blocks=weight)
+    expected = FormatThere(DType.S8, frozenset(Operators), is_dynamic=True, in_blocks=blocks.weight)
     assert there("a s m", found, RECURRENT) == expected
     assert there("m y", found, RECURRENT) is None, "in two ways"
     assert [one for one in (U8S8_CHANNEL, DYNAMIC, others, blocks) if expected.is_that_of(one)] == [blocks]
@@ -187,11 +187,21 @@ def test_a_product_that_rounds_its_weight_alone_is_not_dynamic() -> None:
     blocks = scheme("s8:block-32:sym", "s8:block-32:sym", ranges="dynamic")
     ours = case_of(RECURRENT).quantized(blocks).candidate
     model = inline_external(ours.skeleton, ours.constants, {})
-    assert of_graph(Graph(model)).dynamic == dict.fromkeys("amy", DType.S8)
+    assert of_graph(Graph(model)).dynamic == dict.fromkeys("amy", blocks.weight)
     for node in model.graph.node:
         for attribute in [found for found in node.attribute if found.name == "accuracy_level"]:
             node.attribute.remove(attribute)
     assert not of_graph(Graph(model)).dynamic
+
+
+def test_weights_in_blocks_have_4_bits_where_nothing_else_is_said() -> None:
+    blocks = scheme("s8:block-32:sym", "s4:block-32:sym", ranges="dynamic")
+    ours = case_of(RECURRENT).quantized(blocks).candidate
+    model = inline_external(ours.skeleton, ours.constants, {})
+    for node in model.graph.node:
+        for attribute in [found for found in node.attribute if found.name == "bits"]:
+            node.attribute.remove(attribute)
+    assert of_graph(Graph(model)).dynamic == dict.fromkeys("amy", blocks.weight)
 
 
 @pytest.mark.parametrize("per_channel", [False, True])

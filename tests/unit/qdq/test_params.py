@@ -178,6 +178,8 @@ def test_of_each_block_the_value_furthest_from_zero_is_the_lowest_integer(blocks
 
 
 def test_a_block_of_zeros_has_a_scale_and_a_positive_one_a_negative_scale() -> None:
-    found = block_params(np.array([[0, 0], [-1, 4], [-4, 1]], np.float32), TensorFormat.parse("s4:block-16:sym"))
-    np.testing.assert_array_equal(found.scale, [1, -0.5, 0.5])
+    found = block_params(
+        np.array([[0, 0], [-1, 4], [-4, 1], [1e-39, 0]], np.float32), TensorFormat.parse("s4:block-16:sym")
+    )
+    np.testing.assert_array_equal(found.scale, [1, -0.5, 0.5, 1])
     assert not found.zero_point.any()

@@ -48,6 +48,14 @@ def test_no_level_of_accuracy_corrects_biases_of_a_dynamic_scheme(tmp_path: Path
             DYNAMIC.replace("u8:tensor", "u8:block-32").replace("s8:channel:sym", "u8:block-32:asym"),
             BLOCKS_ALIKE,
         ),
+        *(
+            (DYNAMIC.replace("u8:tensor:asym", "s8:block-32:sym").replace("s8:channel:sym", weight), BLOCKS_ALIKE)
+            for weight in ("s16:block-32:sym", "s4:block-32:asym", "s4:block-32:sym:pow2")
+        ),
+        (
+            DYNAMIC + 'rounding = "adaquant"\n',
+            "goes with the nearest integers or with 'gptq', not with rounding = 'adaquant'",
+        ),
         (
             DYNAMIC + 'rounding = "adaround"\n',
             "goes with the nearest integers or with 'gptq', not with rounding = 'adaround'",
