@@ -24,6 +24,7 @@ from autoquant.rewrites.convolutions import (
     transpose_upsampled,
 )
 from autoquant.rewrites.einsum import lower_einsum
+from autoquant.rewrites.enlarged import convolve_before_enlarging
 from autoquant.rewrites.expands import drop_expands
 from autoquant.rewrites.exponentials import split_exponentials
 from autoquant.rewrites.fusions import (
@@ -116,7 +117,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         transpose_upsampled,
         merge_branches,
         fold_affine,
-        multiply_before_repeating,
+        _multiply_before_repeating,
         convolve_first,
         lower_conv_transpose,
         pool_means,
@@ -124,6 +125,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         merge_branches,
         interleave_depth,
         spell_axes,
+        _convolve_before_enlarging,
         multiply_resizes,
         *(
             (
@@ -230,6 +232,14 @@ def _join_steps(model: Model) -> Model:
     while (found := _with_shapes(model, join_steps)) is not model:
         model = found
     return _with_shapes(model, restack)
+
+
+def _multiply_before_repeating(model: Model) -> Model:
+    return _with_shapes(model, multiply_before_repeating)
+
+
+def _convolve_before_enlarging(model: Model) -> Model:
+    return _with_shapes(model, convolve_before_enlarging)
 
 
 def _lower_matmul(model: Model) -> Model:

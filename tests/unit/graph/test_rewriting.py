@@ -1,13 +1,14 @@
 from collections.abc import Callable, Sequence
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given
 
 from autoquant.errors import ModelError
 from autoquant.graph.rewriting import Rewrite, fast_kernels, kept_rewrites, rewritten
 from autoquant.model.copies import Model
-from tests.models import model_of
+from tests.models import floats, model_of, op_types
 
 N = 12
 
@@ -70,3 +71,22 @@ def test_a_rewrite_that_goes_too_deep_is_a_model_error_too() -> None:
 def test_each_rewrite_leaves_a_model_that_has_nothing_for_it(is_for_cpu: bool) -> None:
     model = model_of("(float[4] x) => (float[4] y)", "y = Relu(x)")
     assert rewritten(model, fast_kernels(is_for_cpu=is_for_cpu)) == model
+
+
+def test_a_resize_behind_the_convolution_that_was_behind_it_is_a_product_too() -> None:
+    constants = {"n": np.array([1, 8, 8, 8]), "w": floats(8, 8, 1, 1)}
+    model = model_of(
+        "(float[1,8,4,4] x) => (float[] y)", 'r = Resize<mode="cubic">(x, , , n) y = Conv(r, w)', constants
+    )
+    found = op_types(rewritten(model, fast_kernels(is_for_cpu=False)))
+    assert found[0] == "Conv"
+    assert "Resize" not in found
+
+
+def test_what_is_left_of_repeated_rows_is_seen_to_be_enlarged() -> None:
+    constants = {"n": np.array([1, 64, 8, 8]), "w": floats(64, 192, 1, 1)}
+    parts = [f'{name} = Resize<mode="linear">({source}, , , n)' for name, source in ("pa", "qb")]
+    body = f"{' '.join(parts)} j = Concat<axis=1>(p, q, c) y = Conv(j, w)"
+    model = model_of("(float[1,64,1,1] a, float[1,64,4,4] b, float[1,64,8,8] c) => (float[] y)", body, constants)
+    found = op_types(rewritten(model, fast_kernels(is_for_cpu=False)))
+    assert found == ["Conv", "Resize", "Conv", "Add", "Conv", "Add"]
