@@ -43,9 +43,6 @@ class Builder:
 
     Attributes:
         around: What files have around candidates; None where these are the whole of them.
-
-    Raises:
-        UsageError: There is such a scheme, but no rounder.
     """
 
     def __init__(
@@ -59,12 +56,7 @@ class Builder:
         rounder: Rounder | None = None,
         unbounded: Collection[TensorName] = frozenset(),
     ) -> None:
-        for scheme in schemes.values() if rounder is None else ():
-            if scheme.rounding is not Rounding.NEAREST:
-                raise UsageError(
-                    f"scheme '{scheme.name}' rounds weights by '{scheme.rounding}', for which there is no rounder here:"
-                    f" give one to builder_of in Python, or write rounding = '{Rounding.NEAREST}'"
-                )
+        self._has_rounder = rounder is not None
         self._regions = {region.id: region for region in regions}
         self._schemes = dict(schemes)
         self.around: Around | None = None
@@ -136,5 +128,14 @@ class Builder:
 
         Raises:
             KeyError: The assignment names an unknown region or scheme.
+            UsageError: One of its schemes doesn't round to the nearest integer, and there is no rounder.
         """
-        return replace(self._assembler.assemble(self.plan(assignment), shifts), around=self.around)
+        plan = self.plan(assignment)
+        taken = (self._schemes[name] for name in assignment.values() if name != FLOAT and not self._has_rounder)
+        for scheme in taken:
+            if scheme.rounding is not Rounding.NEAREST:
+                raise UsageError(
+                    f"scheme '{scheme.name}' rounds weights by '{scheme.rounding}', for which there is no rounder here:"
+                    f" give one to builder_of in Python, or write rounding = '{Rounding.NEAREST}'"
+                )
+        return replace(self._assembler.assemble(plan, shifts), around=self.around)

@@ -121,11 +121,7 @@ def builder_of(
     ep: str = "cpu",
     rounder: Rounder | None = None,
 ) -> Builder:
-    """A builder of candidates; keep it to build many.
-
-    Raises:
-        UsageError: A scheme of the space doesn't round to the nearest integer, and there is no rounder.
-    """
+    """A builder of candidates; keep it to build many."""
     definition = definition_of(space, ep)
     schemes = {scheme.name: scheme for scheme in definition.schemes}
     ranges, means = ranges_of(statistics, definition), means_of(statistics)
@@ -159,8 +155,8 @@ def build(
     Raises:
         SpaceError: The space cannot be read.
         UsageError: An argument is of another type, the assignment names an unknown region or scheme or one that the
-            opset of the model cannot express, or a scheme of the space doesn't round to the nearest integer and there
-            is no rounder, or the statistics are those of another model or lack what an operator reads or writes.
+            opset of the model cannot express, or one of its schemes doesn't round to the nearest integer and there is
+            no rounder, or the statistics are those of another model or lack what an operator reads or writes.
     """
     check_prepared_type(prepared)
     check_several("regions", found, Region, "what find_regions(prepared) gives")

@@ -54,8 +54,10 @@ def ones_of(case: Case) -> Rounder:
 
 
 def test_a_scheme_that_rounds_by_samples_needs_a_rounder() -> None:
+    builder = builder_of(case_of(a_convnet()), rounded=GPTQ)
+    builder.build({FIRST: "int8", SECOND: "float"})
     with pytest.raises(UsageError, match="scheme 'rounded' rounds weights by 'gptq'"):
-        builder_of(case_of(a_convnet()), rounded=GPTQ)
+        builder.build({FIRST: "int8", SECOND: "rounded"})
 
 
 def test_candidates_that_differ_in_their_rounding_alone_are_different_ones() -> None:
