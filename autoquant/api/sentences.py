@@ -58,7 +58,7 @@ _ENDINGS = {
 """By what ``Trials.run`` returns."""
 _FEW_SAMPLES = 8
 _SLOWER = 1.1
-"""Of the float model's latency. Trials run in one process, of which some take 1.04 to 1.09 for what is equal."""
+"""Of the float model's latency. Trials run in one process, of which some took 1.04 to 1.09 for what is equal."""
 _FEW_EVALUATIONS = 20
 _MUCH_DB = 6.0
 """By which an output is worse than all others: a bit."""
