@@ -10,6 +10,7 @@ from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
 from autoquant.api.folder import LEDGER, RunFolder
 from autoquant.api.ingredients import Ingredients
+from autoquant.api.processes import seen_by_others
 from autoquant.domain.front import RunRecord
 from autoquant.domain.region import NodeName, Region, RegionId
 from autoquant.domain.scheme import Scheme
@@ -67,11 +68,12 @@ def write_reports(folder: RunFolder, record: RunRecord, run_document: Mapping[st
         OutputError: There is no room, or the folder cannot be written.
     """
     ledger = {}
+    trials = trials_table(seen_by_others(record.evaluations, record.front), record.regions)
     if record.ledger is not None:
         ledger[LEDGER] = ledger_table(record.ledger).to_csv(index=False, float_format="%.6g")
     folder.write_texts(
         {
-            "trials.csv": trials_table(record.evaluations, record.regions).to_csv(index=False),
+            "trials.csv": trials.to_csv(index=False),
             "front.csv": front_table(record.front).to_csv(index=False),
             "report.html": report_html(record),
             "run.json": json.dumps(run_document, indent=1, allow_nan=False) + "\n",

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from autoquant.api.attempts import Attempt, Demand, process_errors
+from autoquant.api.attempts import Attempt, Demand
 from autoquant.api.checking import check
 from autoquant.api.configuration import Demands
 from autoquant.api.deadline import Deadline
 from autoquant.api.finishing import finish
 from autoquant.api.folder import FRONT, KEPT, RunFolder, enough_room
 from autoquant.api.interrupts import interruptible
+from autoquant.api.processes import process_errors
 from autoquant.api.resolved_sentences import known_sentences, missed_sentence, resolved_sentences, with_interval
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Opened, Run

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autoquant.api.processes import seen_by_others
 from autoquant.domain.arguments import check_type
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
 from autoquant.errors import UsageError
@@ -60,9 +61,10 @@ class SearchResult:
         Columns: number, state (``complete``, ``rejected-early``, ``untimed`` or ``failed``), snr_db, n_samples, ratio,
         ratio_low, ratio_high, median_ms, n_rounds (per target as in ``front``), size_bytes (of the serialized
         candidate), digest, reason, ``drop[NAME]`` of each metric that candidates are scored by, and
-        ``scheme[REGION]``: what was asked of each region. NaN was not measured.
+        ``scheme[REGION]``: what was asked of each region. NaN was not measured. A trial is measured in one process;
+        its interval is where 95 % of further ones lie, which differ by as much as those that measured the front.
         """
-        return trials_table(self.record.evaluations, self.record.regions)
+        return trials_table(seen_by_others(self.record.evaluations, self.record.front), self.record.regions)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -1,9 +1,7 @@
 """Which models of one measurement are shown to be faster than which."""
 
-import math
 from collections.abc import Mapping
 from itertools import combinations
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +11,7 @@ from autoquant.measurement.intervals import (
     STOPPED_LEVEL,
     difference_intervals,
     session_intervals,
+    widened,
 )
 from autoquant.measurement.latency import REFERENCE, Timings, bootstrap_interval
 from autoquant.measurement.medians import variance_of_medians
@@ -72,7 +71,5 @@ def _intervals(timings: Mapping[str, Timings], seed: int, level: float) -> dict[
 
 
 def _of_one_process(values: npt.NDArray[np.float64], seed: int) -> tuple[float, float]:
-    low, high = bootstrap_interval(values, np.zeros(len(values), np.int64), seed)
-    centre, unseen = float(np.median(values)), NormalDist().inv_cdf((1 + LEVEL) / 2) * UNSEEN_SPREAD
-    below, above = (math.hypot(math.log(end / centre), unseen) for end in (low, high))
-    return centre * math.exp(-below), centre * math.exp(above)
+    found = bootstrap_interval(values, np.zeros(len(values), np.int64), seed)
+    return widened(float(np.median(values)), found, UNSEEN_SPREAD)

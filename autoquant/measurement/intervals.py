@@ -20,6 +20,7 @@ __all__ = [
     "difference_intervals",
     "intervals_by_target",
     "session_intervals",
+    "widened",
 ]
 
 PRIOR_SESSIONS = 4.0
@@ -177,3 +178,16 @@ def _shared(variances: Sequence[float], freedom: int) -> float:
 def are_narrow(found: Iterable[SessionInterval], share: float) -> bool:
     """Whether half of every interval is at most this share of its value."""
     return all(each.high - each.low <= 2 * share * each.value for each in found)
+
+
+def widened(value: float, interval: tuple[float, float], spread: float) -> tuple[float, float]:
+    """An interval of 95 %, widened by what it knows nothing of.
+
+    Args:
+        value: In the interval; positive, as its ends.
+        interval: Low and high end.
+        spread: Standard deviation of the logarithm that is added.
+    """
+    unseen = float(ndtri((1 + LEVEL) / 2)) * spread
+    below, above = (math.hypot(math.log(end / value), unseen) for end in interval)
+    return value * math.exp(-below), value * math.exp(above)

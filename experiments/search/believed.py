@@ -9,6 +9,7 @@ common, as another process runs otherwise, is taken out. Exit code 2: a folder i
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -22,19 +23,19 @@ from autoquant.study.trust import believe
 from experiments.believe.document import markdown
 from experiments.search.recorded import main_of_runs, read_recorded
 
-__all__ = ["file_ratios", "main", "measure_believed", "render_believed"]
+__all__ = ["main", "measure_believed", "render_believed", "session_ratios"]
 
 
-def file_ratios(folder: Path) -> dict[str, float]:
-    """Ratio of each finalist's file on the first target in the last measurement of a run, by id."""
+def session_ratios(folder: Path) -> dict[str, list[float]]:
+    """Of each finalist's file on the first target, one for each process of the last measurement of a run, by id."""
     rounds = pd.read_csv(folder / "latency.csv")
     rounds = rounds[rounds["target"] == rounds["target"].iloc[0]] if len(rounds) else rounds
     table = rounds.pivot_table(index=["session", "round"], columns="id", values="ms", aggfunc="first")
     if REFERENCE not in table:
         return {}
     ratios = table.drop(columns=REFERENCE).div(table[REFERENCE], axis=0)
-    means = ratios.groupby(level="session").median().mean()
-    return {str(name): float(ratio) for name, ratio in means.items()}
+    medians = ratios.groupby(level="session").median()
+    return {str(name): medians[name].dropna().tolist() for name in medians}
 
 
 def measure_believed(folder: Path) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def measure_believed(folder: Path) -> dict[str, Any]:
     Raises:
         AutoquantError: It is no finished run, or has no finalists.
     """
-    recorded, files = read_recorded(folder), file_ratios(folder)
+    recorded, files = read_recorded(folder), session_ratios(folder)
     surrogate, trust = believe(recorded.layout, recorded.found, recorded.prior)
     kept = believed(recorded.found, recorded.snr_errors_db, surrogate, trust)
     names = [f"t{number:04d}" for number in recorded.numbers]
@@ -54,7 +55,7 @@ def measure_believed(folder: Path) -> dict[str, Any]:
         "model": recorded.name,
         "trial": recorded.found.ratios[rows, 0].tolist(),
         "believed": kept.ratios[rows, 0].tolist(),
-        "file": [files[names[i]] for i in rows],
+        "file": [fmean(files[names[i]]) for i in rows],
         "environment": read_json(folder / "run.json", "give a finished run")["environment"],
     }
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from autoquant.api.attempts import process_errors
+from autoquant.api.processes import process_errors
 from autoquant.report.front_json import front_from_json
 from autoquant.study.demand import Predicted
 from autoquant.study.layout import Layout

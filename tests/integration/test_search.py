@@ -151,6 +151,7 @@ def test_plain_optuna_reads_the_trials_that_the_table_shows(digits: autoquant.Se
         if trial.state is TrialState.COMPLETE:
             assert trial.values[0] == pytest.approx(min(row["snr_db"], 200.0))
             assert trial.values[1] == pytest.approx(row["ratio"])
+            assert row["ratio_high"] - row["ratio_low"] > 2 * 1.96 * trial.user_attrs["ratio_error"][0]
 
 
 def test_the_public_api_gives_tables_and_files(digits: autoquant.SearchResult) -> None:

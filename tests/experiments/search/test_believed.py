@@ -3,22 +3,22 @@ from pathlib import Path
 
 import pytest
 
-from experiments.search.believed import file_ratios, main, measure_believed, render_believed
+from experiments.search.believed import main, measure_believed, render_believed, session_ratios
 
 
 def test_every_finalist_has_three_ratios(run: Path) -> None:
     found = measure_believed(run)
     members = json.loads((run / "front.json").read_text(encoding="utf-8"))["members"]
     assert found["model"] == "digits"
-    assert len(found["trial"]) == len(found["believed"]) == len(found["file"]) == len(file_ratios(run))
-    assert {member["id"] for member in members} <= {*file_ratios(run), "float"}
+    assert len(found["trial"]) == len(found["believed"]) == len(found["file"]) == len(session_ratios(run))
+    assert {member["id"] for member in members} <= {*session_ratios(run), "float"}
 
 
 def test_ratios_of_files_are_medians_in_each_process(tmp_path: Path) -> None:
     rounds = [(0, 0, 5.0), (0, 1, 6.0), (0, 2, 9.0), (1, 0, 4.0)]
     lines = [f"{s},cpu-1t,{r},t0001,{ms},False\n{s},cpu-1t,{r},float,10.0,False\n" for s, r, ms in rounds]
     (tmp_path / "latency.csv").write_text("session,target,round,id,ms,is_repeated\n" + "".join(lines))
-    assert file_ratios(tmp_path) == {"t0001": pytest.approx((0.6 + 0.4) / 2)}
+    assert session_ratios(tmp_path) == {"t0001": pytest.approx([0.6, 0.4])}
 
 
 def test_what_all_finalists_have_in_common_is_no_error() -> None:
