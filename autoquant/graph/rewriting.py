@@ -39,6 +39,7 @@ from autoquant.rewrites.gru_step import multiply_step
 from autoquant.rewrites.guards import drop_guards
 from autoquant.rewrites.invariants import hoist_invariants
 from autoquant.rewrites.joined_repeats import multiply_before_repeating
+from autoquant.rewrites.largest import take_largest_first
 from autoquant.rewrites.lines import lay_lines
 from autoquant.rewrites.masks import drop_idle_masks
 from autoquant.rewrites.matrices import keep_matrices
@@ -104,6 +105,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         fuse_moments,
         divide_by_roots,
         fuse_prelu,
+        _take_largest_first,
         _transpose_first,
         drop_pads,
         spell_pads,
@@ -250,6 +252,10 @@ def _widen_scalars(model: Model) -> Model:
     """What other rewrites write, too."""
     is_typed = not has_numbers_beside_unknown(graph_of(model))
     return widen_scalars(model if is_typed else without_weights(model, infer_shapes))
+
+
+def _take_largest_first(model: Model) -> Model:
+    return _with_shapes(model, take_largest_first)
 
 
 def _transpose_first(model: Model) -> Model:

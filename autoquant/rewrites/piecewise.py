@@ -17,6 +17,7 @@ from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, clip_bounds, kind_of
 from autoquant.model.opsets import CLIP_HAS_INPUTS
 from autoquant.rewrites.edits import Edit, of_each_node
+from autoquant.rewrites.largest import is_pool_of_values
 from autoquant.rewrites.moves import only_moves
 
 __all__ = ["MANY_ELEMENTS", "clip_first", "merge_clips", "split_prelu"]
@@ -210,18 +211,8 @@ def _behind_conv(graph: Graph, clip: Node) -> list[Node]:
         producer = graph.producer[source]
         if producer.op_type == "Conv":
             return between
-        if not only_moves(producer) and not _is_pool_of_values(producer):
+        if not only_moves(producer) and not is_pool_of_values(producer):
             break
         between.insert(0, producer)
         source = producer.inputs[0]
     return []
-
-
-def _is_pool_of_values(node: Node) -> bool:
-    """Whether it is a MaxPool without indices, and such that no window holds padding alone, which is below any Clip."""
-    return (
-        node.op_type == "MaxPool"
-        and not any(node.outputs[1:])
-        and not node.attributes.get("ceil_mode", 0)
-        and set(node.attributes.get("dilations", ())) <= {1}
-    )

@@ -8,6 +8,7 @@ from hypothesis import given
 from autoquant.errors import ModelError
 from autoquant.graph.rewriting import Rewrite, fast_kernels, kept_rewrites, rewritten
 from autoquant.model.copies import Model
+from autoquant.model.ops import VIEWS
 from tests.models import floats, model_of, op_types
 
 N = 12
@@ -90,3 +91,14 @@ def test_what_is_left_of_repeated_rows_is_seen_to_be_enlarged() -> None:
     model = model_of("(float[1,64,1,1] a, float[1,64,4,4] b, float[1,64,8,8] c) => (float[] y)", body, constants)
     found = op_types(rewritten(model, fast_kernels(is_for_cpu=False)))
     assert found == ["Conv", "Resize", "Conv", "Add", "Conv", "Add"]
+
+
+def test_a_convolution_of_lines_is_beside_its_pool() -> None:
+    shapes = "u = Unsqueeze(e, last) p = MaxPool<kernel_shape=[2,1], strides=[2,1]>(u) s = Squeeze(p, last)"
+    model = model_of(
+        "(float[1,8,64] x) => (float[] y)",
+        f"c = Conv<pads=[1,1]>(x, w) b = Mul(c, each) e = Selu(b) {shapes} y = Conv(s, w)",
+        {"w": floats(8, 8, 3), "each": np.linspace(0.5, 2, 8, dtype=np.float32).reshape(8, 1), "last": np.array([3])},
+    )
+    found = op_types(rewritten(model, fast_kernels(is_for_cpu=True)))
+    assert [op_type for op_type in found if op_type not in VIEWS] == ["Conv", "MaxPool", "Selu", "Conv"]
