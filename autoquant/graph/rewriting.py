@@ -49,6 +49,7 @@ from autoquant.rewrites.pads import concatenate_zeros, crop, drop_pads, fold_pad
 from autoquant.rewrites.piecewise import clip_first, merge_clips, split_prelu
 from autoquant.rewrites.places import gather_rows, take_rows
 from autoquant.rewrites.pools import convolve_first, drop_idle_dilations, lower_average_pool, weigh_pools
+from autoquant.rewrites.read_rows import compute_read_rows
 from autoquant.rewrites.recognised import recognise_activations
 from autoquant.rewrites.repeats import multiply_outer, repeat_last
 from autoquant.rewrites.resize_axes import spell_axes
@@ -86,6 +87,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         _hoist_invariants,
         _multiply_sequences,
         _join_steps,
+        _compute_read_rows,
         gather_rows,
         take_rows,
         split_columns,
@@ -234,6 +236,10 @@ def _join_steps(model: Model) -> Model:
     while (found := _with_shapes(model, join_steps)) is not model:
         model = found
     return _with_shapes(model, restack)
+
+
+def _compute_read_rows(model: Model) -> Model:
+    return _with_shapes(model, compute_read_rows)
 
 
 def _multiply_before_repeating(model: Model) -> Model:

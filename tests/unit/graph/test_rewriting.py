@@ -2,13 +2,15 @@ from collections.abc import Callable, Sequence
 
 import hypothesis.strategies as st
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 
 from autoquant.errors import ModelError
 from autoquant.graph.rewriting import Rewrite, fast_kernels, kept_rewrites, rewritten
 from autoquant.model.copies import Model
-from autoquant.model.ops import VIEWS
+from autoquant.model.graph import Graph
+from autoquant.model.ops import LINEAR, VIEWS
 from tests.models import floats, model_of, op_types
 
 N = 12
@@ -102,3 +104,15 @@ def test_a_convolution_of_lines_is_beside_its_pool() -> None:
     )
     found = op_types(rewritten(model, fast_kernels(is_for_cpu=True)))
     assert [op_type for op_type in found if op_type not in VIEWS] == ["Conv", "MaxPool", "Selu", "Conv"]
+
+
+def test_a_layer_of_which_one_token_is_read_is_of_that_token() -> None:
+    constants = {"w": floats(8, 32), "v": floats(32, 8), "b": floats(8), "first": np.array(0)}
+    layer = "n = LayerNormalization(h, b, b) u = MatMul(n, w) g = Relu(u) d = MatMul(g, v) a = Add(d, b) r = Add(h, a)"
+    model = model_of(
+        "(float[1,24,8] x) => (float[] y)",
+        f"h = MatMul(x, m) {layer} y = Gather<axis=1>(r, first)",
+        constants | {"m": floats(8, 8)},
+    )
+    graph = Graph(onnx.shape_inference.infer_shapes(rewritten(model, fast_kernels(is_for_cpu=True))))
+    assert {graph.sizes(node.outputs[0]) for node in graph.nodes if node.op_type in LINEAR} == {(1, 8), (1, 32)}

@@ -1,0 +1,193 @@
+"""Rows of which a model reads few, computed alone."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper
+
+from autoquant.domain.region import TensorName
+from autoquant.model.copies import Model, opset_of
+from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
+from autoquant.model.opsets import SLICE_HAS_INPUTS
+from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.moves import axes_of
+from autoquant.rewrites.row_wise import Axes, axes_read
+
+__all__ = ["compute_read_rows"]
+
+_PAYING = ("Gemm", "LayerNormalization", "MatMul")
+"""What takes longer than to pick rows."""
+_FEWEST_SAVED = 8
+"""Rows: to pick some costs as much as to compute a few more."""
+_Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Some places of an axis, in an order."""
+
+    axis: int
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Narrowed:
+    """A node that computes some rows alone.
+
+    Attributes:
+        rows: Of what it writes.
+        axes: Of what it reads.
+    """
+
+    rows: _Rows
+    axes: Axes
+
+
+def compute_read_rows(model: Model) -> Model:
+    """Rows that are read are computed alone, as the last layer of a classifier that reads the first token of it.
+
+    There keys and values are of all tokens, and queries, what comes out of attention and the layers behind it of the
+    token that is read. The argument stays as it is, and is given back where there is nothing to do.
+    """
+    if opset_of(model) < SLICE_HAS_INPUTS:
+        return model
+    graph = graph_of(model)
+    narrowed = _that_pay(graph, _narrowed(graph))
+    if not narrowed:
+        return model
+    written = _Written(Edit(graph), narrowed)
+    for node in graph.nodes:
+        written.write(node)
+    return written.edit.model()
+
+
+def _narrowed(graph: Graph) -> dict[int, _Narrowed]:
+    """Nodes, by index, of which all that is read are the same few rows, and which compute one row from one."""
+    found, read = dict[int, _Narrowed](), dict[TensorName, set[_Rows | None]]()
+    for node in reversed(graph.nodes):
+        wanted = read.get(node.outputs[0], {None}) if len(node.outputs) == 1 else {None}
+        rows = next(iter(wanted)) if len(wanted) == 1 and node.outputs[0] not in graph.pinned else None
+        axes = None if rows is None else axes_read(graph, node, rows.axis)
+        if rows is not None and axes is not None:
+            found[node.index] = _Narrowed(rows, axes)
+        for name, each in zip(node.inputs, _read_by(graph, node, found.get(node.index)), strict=True):
+            read.setdefault(name, set()).add(each)
+    return found
+
+
+def _read_by(graph: Graph, node: Node, narrowed: _Narrowed | None) -> Iterator[_Rows | None]:
+    """For each input the rows that are read, None for all."""
+    if narrowed is None:
+        yield _picked(graph, node)
+        yield from (None for _ in node.inputs[1:])
+    else:
+        yield from (None if axis is None else _Rows(axis, narrowed.rows.places) for axis in narrowed.axes)
+
+
+def _picked(graph: Graph, node: Node) -> _Rows | None:
+    """What a Gather or Slice of constant places picks of the only axis that it cuts; None of most of them."""
+    sizes = graph.sizes(node.inputs[0]) if node.inputs and node.op_type in ("Gather", "Slice") else None
+    if not sizes or not all(map(graph.is_constant, node.inputs[1:])):
+        return None
+    is_slice = node.op_type == "Slice"
+    axes = axes_of(graph, node, len(sizes)) if is_slice else (node.attributes.get("axis", 0) % len(sizes),)
+    if axes is None or len(axes) != 1:
+        return None
+    size = sizes[axes[0]]
+    places = _sliced(graph, node, size) if is_slice else graph.constant(node.inputs[1])
+    if places.ndim > 1 or not _are_few(places, size):
+        return None
+    return _Rows(axes[0], tuple(int(place) if size is None else int(place) % size for place in places.ravel()))
+
+
+def _sliced(graph: Graph, node: Node, size: int | None) -> _Places:
+    """The places of a Slice of one axis; of one of open size the first and the last place alone are known."""
+    ends = [int(graph.constant(name).item()) for name in (*node.inputs[1:3], *node.inputs[4:])]
+    if size is not None:
+        return np.arange(size)[slice(*ends)]
+    if ends[2:] not in ([], [1]):
+        return np.arange(0)
+    return np.arange(1) if ends[:2] == [0, 1] else np.arange(-1, 0) if ends[0] == -1 and ends[1] > 0 else np.arange(0)
+
+
+def _are_few(places: _Places, size: int | None) -> bool:
+    """Whether it pays to compute these alone."""
+    if size is None:
+        return places.size == 1 and int(places.item()) in (0, -1)
+    return 0 < places.size <= min(size // 2, size - _FEWEST_SAVED)
+
+
+def _that_pay(graph: Graph, narrowed: Mapping[int, _Narrowed]) -> dict[int, _Narrowed]:
+    """Without those before which nothing is that takes longer than to pick rows."""
+    paying = dict[int, _Narrowed]()
+    for index in sorted(narrowed):
+        node, each = graph.nodes[index], narrowed[index]
+        producers = [
+            graph.producer[name].index
+            for name, axis in zip(node.inputs, each.axes, strict=True)
+            if axis is not None and name in graph.producer
+        ]
+        if node.op_type in _PAYING or any(producer in paying for producer in producers):
+            paying[index] = each
+    return paying
+
+
+@dataclass(slots=True)
+class _Written:
+    """Nodes of which some compute fewer rows.
+
+    Attributes:
+        edit: Of the model.
+        narrowed: Nodes, by index.
+        names: Of tensors that hold rows alone, by the tensor and which they are.
+    """
+
+    edit: Edit
+    narrowed: Mapping[int, _Narrowed]
+    names: dict[tuple[TensorName, _Rows], str] = field(default_factory=dict)
+
+    def write(self, node: Node) -> None:
+        """Nodes in order."""
+        each = self.narrowed.get(node.index)
+        if each is not None:
+            self.edit.replaced[node.index] = [*self._narrow(node, each)]
+        elif (rows := _picked(self.edit.graph, node)) and (node.inputs[0], rows) in self.names:
+            self.edit.replaced[node.index] = [self._take(node, rows)]
+
+    def _narrow(self, node: Node, each: _Narrowed) -> Iterator[onnx.NodeProto]:
+        proto = self.edit.graph.copy_of(node)
+        for i, (name, axis) in enumerate(zip(node.inputs, each.axes, strict=True)):
+            if axis is not None:
+                rows = _Rows(axis, each.rows.places)
+                if (name, rows) not in self.names:
+                    yield from self._pick(name, rows)
+                proto.input[i] = self.names[name, rows]
+        if node.op_type == "Reshape":
+            sizes = [-1 if size is None else size for size in self.edit.graph.sizes(node.outputs[0]) or ()]
+            sizes[each.rows.axis] = len(each.rows.places)
+            proto.input[1] = self.edit.constant(f"{node.name}_sizes_of_rows", np.array(sizes, np.int64))
+        proto.output[0] = self.edit.names.new(f"{node.outputs[0]}_rows")
+        self.names[node.outputs[0], each.rows] = proto.output[0]
+        yield proto
+
+    def _pick(self, name: TensorName, rows: _Rows) -> Iterator[onnx.NodeProto]:
+        """Rows of a tensor that is there as a whole."""
+        graph, places = self.edit.graph, np.array(rows.places, np.int64)
+        if graph.is_constant(name):
+            picked = self.edit.constant(f"{name}_rows", graph.constant(name).take(places, rows.axis))
+        else:
+            picked = self.edit.names.new(f"{name}_rows")
+            index = self.edit.constant(f"{name}_places", places)
+            yield helper.make_node("Gather", [name, index], [picked], name=picked, axis=rows.axis)
+        self.names[name, rows] = picked
+
+    def _take(self, node: Node, rows: _Rows) -> onnx.NodeProto:
+        """What picks all rows of a tensor that holds these alone now."""
+        is_one = node.op_type == "Gather" and not self.edit.graph.rank(node.inputs[1])
+        places = self.edit.constant(f"{node.name}_places", np.int64(0) if is_one else np.arange(len(rows.places)))
+        inputs = [self.names[node.inputs[0], rows], places]
+        return helper.make_node("Gather", inputs, list(node.outputs), name=node.name, axis=rows.axis)

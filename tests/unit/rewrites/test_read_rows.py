@@ -1,0 +1,199 @@
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoquant.model.graph import Graph
+from autoquant.rewrites.read_rows import compute_read_rows
+from tests.models import Array, floats, model_of, op_types, outputs_of, used_in
+from tests.rewriting import rewritten
+
+T, D = 24, 8
+CONSTANTS: Mapping[str, Array | float] = {
+    "w": floats(D, D),
+    "v": floats(D, D, seed=1),
+    "u": floats(D, 2 * D),
+    "d": floats(2 * D, D),
+    "b": floats(D),
+    "places": floats(1, T, D),
+    "ones": np.ones(D, np.float32),
+    "zero": np.array(0),
+    "last": np.array(-1),
+    "first": np.array([0]),
+    "second": np.array([1]),
+    "ends": np.array([3]),
+    "three": np.array([7, 2, 2]),
+    "most": np.arange(T - 2),
+    "half": 0.5,
+    "heads": np.array([1, T, 2, 4]),
+    "joined": np.array([1, T, D]),
+    "copied": np.array([0, -1, 8]),
+    "sizes": np.array([1, T, D]),
+}
+ATTENTION = (
+    "qp = MatMul(n, w) kp = MatMul(n, v) vp = MatMul(n, w) qh = Reshape(qp, heads) kh = Reshape(kp, heads)"
+    " vh = Reshape(vp, heads) q = Transpose<perm=[0,2,1,3]>(qh) k = Transpose<perm=[0,2,3,1]>(kh)"
+    " z = Transpose<perm=[0,2,1,3]>(vh) qk = MatMul(q, k) sc = Mul(qk, half) p = Softmax(sc) o = MatMul(p, z)"
+    " ot = Transpose<perm=[0,2,1,3]>(o) oj = Reshape(ot, joined) a = MatMul(oj, v)"
+)
+BLOCK = (
+    f"n = LayerNormalization(h, ones, b) {ATTENTION} r = Add(h, a) m = LayerNormalization(r, ones, b)"
+    " up = MatMul(m, u) g = Gelu(up) down = MatMul(g, d) s = Add(r, down) e = LayerNormalization(s, ones, b)"
+)
+
+
+def model_with(body: str, *, signature: str = f"(float[1,{T},{D}] x) => (float[] y)") -> onnx.ModelProto:
+    return model_of(signature, body, used_in(body, CONSTANTS))
+
+
+def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Products of one row are summed up in another order."""
+    return rewritten(compute_read_rows, model, rtol=1e-4, atol=1e-5)
+
+
+def sizes_of(model: onnx.ModelProto, op_type: str) -> list[tuple[int | None, ...] | None]:
+    """Of what nodes of a type write."""
+    graph = Graph(onnx.shape_inference.infer_shapes(model))
+    return [graph.sizes(node.outputs[0]) for node in graph.nodes if node.op_type == op_type]
+
+
+def test_of_the_last_layer_only_keys_and_values_are_of_all_tokens() -> None:
+    found = narrowed(model_with(f"h = Add(x, places) {BLOCK} c = Gather<axis=1>(e, zero) y = MatMul(c, w)"))
+    assert sizes_of(found, "MatMul") == [
+        (1, 1, D),
+        (1, T, D),
+        (1, T, D),
+        (1, 2, 1, T),
+        (1, 2, 1, 4),
+        (1, 1, D),
+        (1, 1, 2 * D),
+        (1, 1, D),
+        (1, D),
+    ]
+    assert sizes_of(found, "LayerNormalization") == [(1, T, D), (1, 1, D), (1, 1, D)]
+    assert op_types(found).count("Gather") == 3  # of the normalised, of the summand, and what was there
+
+
+@pytest.mark.parametrize(
+    ("pick", "n_rows"),
+    [
+        ("y = Gather<axis=1>(m, zero)", 1),
+        ("y = Gather<axis=1>(m, last)", 1),
+        ("y = Gather<axis=-2>(m, first)", 1),
+        ("y = Gather<axis=1>(m, three)", 3),
+        ("y = Slice(m, first, ends, second)", 3),
+        ("a = Gather<axis=1>(m, zero) c = Slice(m, first, second, second) y = Add(a, c)", 1),
+        ("a = Gather<axis=1>(m, zero) r = Relu(m) c = Gather<axis=1>(r, zero) y = Add(a, c)", 1),
+    ],
+)
+def test_rows_that_are_read_are_multiplied_alone(pick: str, n_rows: int) -> None:
+    found = narrowed(model_with(f"h = Add(x, places) m = MatMul(h, w) {pick}"))
+    assert sizes_of(found, "MatMul") == [(1, n_rows, D)]
+
+
+@pytest.mark.parametrize("start", [-1, -3])
+def test_a_slice_may_count_from_the_end(start: int) -> None:
+    constants = {"w": floats(D, D), "s": np.array([start]), "e": np.array([2**63 - 1]), "axes": np.array([1])}
+    model = model_of(f"(float[1,{T},{D}] x) => (float[] y)", "m = MatMul(x, w) y = Slice(m, s, e, axes)", constants)
+    assert sizes_of(narrowed(model), "MatMul") == [(1, -start, D)]
+
+
+def test_what_readers_of_unlike_rows_share_is_whole() -> None:
+    body = "m = MatMul(x, w) a = MatMul(m, v) c = MatMul(m, w) p = Gather<axis=1>(a, zero) q = Gather<axis=1>(c, last)"
+    found = narrowed(model_with(f"{body} y = Add(p, q)"))
+    assert sizes_of(found, "MatMul") == [(1, T, D), (1, 1, D), (1, 1, D)]
+
+
+def test_rows_of_constants_are_picked_at_once() -> None:
+    found = narrowed(model_with("m = MatMul(x, w) a = Add(m, places) y = Gather<axis=1>(a, last)"))
+    assert [tensor.dims for tensor in found.graph.initializer if tensor.name.startswith("places")] == [[1, 1, D]]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "m = MatMul(x, w) y = Gather<axis=1>(m, most)",
+        "m = MatMul(x, w) y = Relu(m)",
+        "m = Relu(x) y = Gather<axis=1>(m, zero)",
+        "m = MatMul(x, w) y = Gather<axis=2>(m, zero)",
+        "m = MatMul(x, w) r = ReduceMean(m, second) a = Gather<axis=1>(m, zero) y = Add(a, r)",
+        "m = MatMul(x, w) s = Softmax<axis=1>(m) y = Gather<axis=1>(s, zero)",
+        "m = MatMul(x, w) a = Shape(m) y = Gather<axis=1>(m, zero) t = Cast<to=1>(a)",
+    ],
+)
+def test_what_all_rows_are_read_of_stays(body: str) -> None:
+    outputs = ", float[] t" if " t = " in body else ""
+    model = model_with(body, signature=f"(float[1,{T},{D}] x) => (float[] y{outputs})")
+    assert compute_read_rows(model) is model
+
+
+@pytest.mark.parametrize("kept", ["m", "r"])
+def test_outputs_of_the_model_stay_whole(kept: str) -> None:
+    body = "m = MatMul(x, w) r = Relu(m) y = Gather<axis=1>(r, zero)"
+    model = model_with(body, signature=f"(float[1,{T},{D}] x) => (float[] y, float[] {kept})")
+    assert compute_read_rows(model) is model
+
+
+def test_few_rows_are_computed_together() -> None:
+    model = model_with("m = MatMul(x, w) y = Gather<axis=1>(m, zero)", signature=f"(float[1,8,{D}] x) => (float[] y)")
+    assert compute_read_rows(model) is model
+
+
+def test_rows_of_tokens_that_are_chosen_at_run_time_stay() -> None:
+    signature = f"(float[1,{T},{D}] x, int64 i) => (float[] y)"
+    model = model_with("m = MatMul(x, w) y = Gather<axis=1>(m, i)", signature=signature)
+    assert compute_read_rows(model) is model
+
+
+@pytest.mark.parametrize(
+    "pick", ["Gather<axis=1>(e, zero)", "Gather<axis=1>(e, last)", "Slice(e, first, second, second)"]
+)
+def test_texts_may_be_of_any_length(pick: str) -> None:
+    block = BLOCK.replace("heads", "open").replace("joined", "copied")
+    body = f"h = Relu(x) {block} c = {pick} y = MatMul(c, w)"
+    constants = {**used_in(body, CONSTANTS), "open": np.array([0, -1, 2, 4])}
+    model = model_of(f"(float[1,n,{D}] x) => (float[] y)", body, constants)
+    found = compute_read_rows(model)
+    assert sizes_of(found, "MatMul").count((1, 1, D)) >= 3
+    for n in (1, 5, 24):
+        feed = {"x": floats(1, n, D)}
+        np.testing.assert_allclose(outputs_of(found, feed)[0], outputs_of(model, feed)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("pick", ["Gather<axis=1>(m, second)", "Slice(m, first, ends, second)"])
+def test_of_a_length_that_is_open_only_the_ends_are_known(pick: str) -> None:
+    model = model_with(f"m = MatMul(x, w) y = {pick}", signature=f"(float[1,n,{D}] x) => (float[] y)")
+    assert compute_read_rows(model) is model
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    steps=st.lists(
+        st.sampled_from(
+            [
+                "MatMul({}, w)",
+                "Add({}, x)",
+                "Mul({}, places)",
+                "Add({}, b)",
+                "LayerNormalization({}, ones, b)",
+                "Softmax({})",
+                "Softmax<axis=1>({})",
+                "Tanh({})",
+            ]
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    place=st.integers(-T, T - 1),
+)
+def test_any_chain_gives_the_same_rows(steps: list[str], place: int) -> None:
+    nodes = [f"a{i + 1} = {step.format(f'a{i}' if i else 'x')}" for i, step in enumerate(steps)]
+    body = f"{' '.join(nodes)} y = Gather<axis=1>(a{len(steps)}, place)"
+    constants = {**used_in(body, CONSTANTS), "place": np.array(place)}
+    found = narrowed(model_of(f"(float[1,{T},{D}] x) => (float[] y)", body, constants))
+    behind = next((i for i, step in enumerate(reversed(steps)) if "axis=1" in step), len(steps))
+    pays = [i for i, step in enumerate(steps[len(steps) - behind :]) if "w" in step or "ones" in step]
+    assert (op_types(found)[-1] == "Gather" and len(op_types(found)) == len(steps) + 1) is not bool(pays)
