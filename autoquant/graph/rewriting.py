@@ -239,7 +239,10 @@ def _join_steps(model: Model) -> Model:
 
 
 def _compute_read_rows(model: Model) -> Model:
-    return _with_shapes(model, compute_read_rows)
+    """Of rows that are read other axes may be read in part, too."""
+    while (found := _with_shapes(model, compute_read_rows)) is not model:
+        model = found
+    return model
 
 
 def _multiply_before_repeating(model: Model) -> Model:

@@ -23,6 +23,7 @@ _PAYING = ("Gemm", "LayerNormalization", "MatMul")
 """What takes longer than to pick rows."""
 _FEWEST_SAVED = 8
 """Rows: to pick some costs as much as to compute a few more."""
+_PICKING = ("Gather", "GatherElements", "Slice")
 _Places = npt.NDArray[np.int64]
 
 
@@ -81,24 +82,28 @@ def _narrowed(graph: Graph) -> dict[int, _Narrowed]:
 
 def _read_by(graph: Graph, node: Node, narrowed: _Narrowed | None) -> Iterator[_Rows | None]:
     """For each input the rows that are read, None for all."""
-    if narrowed is None:
-        yield _picked(graph, node)
-        yield from (None for _ in node.inputs[1:])
-    else:
-        yield from (None if axis is None else _Rows(axis, narrowed.rows.places) for axis in narrowed.axes)
+    axes = [None for _ in node.inputs] if narrowed is None else narrowed.axes
+    for i, axis in enumerate(axes):
+        if narrowed is not None and axis is not None:
+            yield _Rows(axis, narrowed.rows.places)
+        else:
+            yield None if i else _picked(graph, node)
 
 
 def _picked(graph: Graph, node: Node) -> _Rows | None:
-    """What a Gather or Slice of constant places picks of the only axis that it cuts; None of most of them."""
-    sizes = graph.sizes(node.inputs[0]) if node.inputs and node.op_type in ("Gather", "Slice") else None
+    """What a node of constant places picks of the only axis that it cuts, sorted by a GatherElements; None of most."""
+    sizes = graph.sizes(node.inputs[0]) if node.inputs and node.op_type in _PICKING else None
     if not sizes or not all(map(graph.is_constant, node.inputs[1:])):
         return None
-    is_slice = node.op_type == "Slice"
-    axes = axes_of(graph, node, len(sizes)) if is_slice else (node.attributes.get("axis", 0) % len(sizes),)
+    axes = (
+        axes_of(graph, node, len(sizes)) if node.op_type == "Slice" else (node.attributes.get("axis", 0) % len(sizes),)
+    )
     if axes is None or len(axes) != 1:
         return None
     size = sizes[axes[0]]
-    places = _sliced(graph, node, size) if is_slice else graph.constant(node.inputs[1])
+    places = _sliced(graph, node, size) if node.op_type == "Slice" else graph.constant(node.inputs[1])
+    if node.op_type == "GatherElements":
+        places = np.unique(places if size is None else places % size)
     if places.ndim > 1 or not _are_few(places, size):
         return None
     return _Rows(axes[0], tuple(int(place) if size is None else int(place) % size for place in places.ravel()))
@@ -129,7 +134,7 @@ def _that_pay(graph: Graph, narrowed: Mapping[int, _Narrowed]) -> dict[int, _Nar
         producers = [
             graph.producer[name].index
             for name, axis in zip(node.inputs, each.axes, strict=True)
-            if axis is not None and name in graph.producer
+            if (axis is not None or node.op_type == "GatherElements") and name in graph.producer
         ]
         if node.op_type in _PAYING or any(producer in paying for producer in producers):
             paying[index] = each
@@ -152,11 +157,13 @@ class _Written:
 
     def write(self, node: Node) -> None:
         """Nodes in order."""
-        each = self.narrowed.get(node.index)
-        if each is not None:
-            self.edit.replaced[node.index] = [*self._narrow(node, each)]
-        elif (rows := _picked(self.edit.graph, node)) and (node.inputs[0], rows) in self.names:
-            self.edit.replaced[node.index] = [self._take(node, rows)]
+        graph, each = self.edit.graph, self.narrowed.get(node.index)
+        made = [] if each is None else [*self._narrow(node, each)]
+        rows = _picked(graph, node) if each is None or each.axes[0] is None else None
+        if rows is not None and (node.inputs[0], rows) in self.names:
+            made[-1:] = [self._take(node, rows, made[-1] if made else graph.copy_of(node), each)]
+        if made:
+            self.edit.replaced[node.index] = made
 
     def _narrow(self, node: Node, each: _Narrowed) -> Iterator[onnx.NodeProto]:
         proto = self.edit.graph.copy_of(node)
@@ -185,9 +192,17 @@ class _Written:
             yield helper.make_node("Gather", [name, index], [picked], name=picked, axis=rows.axis)
         self.names[name, rows] = picked
 
-    def _take(self, node: Node, rows: _Rows) -> onnx.NodeProto:
-        """What picks all rows of a tensor that holds these alone now."""
-        is_one = node.op_type == "Gather" and not self.edit.graph.rank(node.inputs[1])
-        places = self.edit.constant(f"{node.name}_places", np.int64(0) if is_one else np.arange(len(rows.places)))
-        inputs = [self.names[node.inputs[0], rows], places]
-        return helper.make_node("Gather", inputs, list(node.outputs), name=node.name, axis=rows.axis)
+    def _take(self, node: Node, rows: _Rows, proto: onnx.NodeProto, each: _Narrowed | None) -> onnx.NodeProto:
+        """What picks rows, of a tensor that holds these alone now."""
+        graph, called = self.edit.graph, f"{node.name}_places_of_rows"
+        if node.op_type == "GatherElements":
+            places = graph.constant(node.inputs[1]) % (graph.sizes(node.inputs[0]) or ())[rows.axis]
+            if each is not None:
+                places = places.take(each.rows.places, each.rows.axis)
+            proto.input[1] = self.edit.constant(called, np.searchsorted(rows.places, places))
+        else:
+            is_one = node.op_type == "Gather" and not graph.rank(node.inputs[1])
+            index = self.edit.constant(called, np.int64(0) if is_one else np.arange(len(rows.places)))
+            proto = helper.make_node("Gather", ["", index], list(node.outputs), name=node.name, axis=rows.axis)
+        proto.input[0] = self.names[node.inputs[0], rows]
+        return proto

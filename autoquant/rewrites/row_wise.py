@@ -1,4 +1,4 @@
-"""Nodes that compute each row of what they write from one row of what they read."""
+"""Nodes that compute each row, or column, of what they write from one of what they read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -65,17 +65,24 @@ def _first_alone(node: Node, axis: int | None) -> Axes | None:
 
 def _by_product(graph: Graph, node: Node, axis: int) -> Axes | None:
     ranks = [graph.rank(name) for name in node.inputs]
-    from_last = graph.rank(node.outputs[0]) - axis
-    if min(ranks) < 2 or from_last == 1:
+    if min(ranks) < 2:
         return None
-    return (ranks[0] - 2, None) if from_last == 2 else _by_element(graph, node, axis)
+    from_last = graph.rank(node.outputs[0]) - axis
+    of_factors = {1: (None, ranks[1] - 1), 2: (ranks[0] - 2, None)}
+    return of_factors.get(from_last) or _by_element(graph, node, axis)
 
 
-def _by_row(graph: Graph, node: Node, axis: int) -> Axes | None:
-    """Of a Gemm whose bias is one row."""
-    bias = graph.sizes(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else ()
-    is_row = bias is not None and (len(bias) < 2 or bias[0] == 1)
-    return _first_alone(node, 0) if axis == 0 and is_row and not node.attributes.get("transA", 0) else None
+def _by_gemm(graph: Graph, node: Node, axis: int) -> Axes | None:
+    """Rows are of the first matrix, columns of the second one."""
+    turned = [bool(node.attributes.get(name, 0)) for name in ("transA", "transB")]
+    factors = (int(turned[0]), None) if axis == 0 else (None, int(not turned[1]))
+    if len(node.inputs) < 3:
+        return factors
+    bias = graph.sizes(node.inputs[2])
+    if bias is None:
+        return None
+    own = axis - 2 + len(bias)
+    return (*factors, None if own < 0 or bias[own] == 1 else own)
 
 
 def _beside_normalised(graph: Graph, node: Node, axis: int) -> Axes | None:
@@ -137,6 +144,14 @@ def _gathered(graph: Graph, node: Node, axis: int) -> Axes | None:
     return _first_alone(node, axis - n_more if axis > own + n_more else None)
 
 
+def _gathered_elements(graph: Graph, node: Node, axis: int) -> Axes | None:
+    data, places = (graph.sizes(name) or () for name in node.inputs)
+    if axis == int(node.attributes.get("axis", 0)) % graph.rank(node.inputs[0]):
+        return (None, axis)
+    is_as_long = data[axis] is not None and data[axis : axis + 1] == places[axis : axis + 1]
+    return (axis, axis) if is_as_long else None
+
+
 _RULES: Mapping[str, Callable[[Graph, Node, int], Axes | None]] = {
     **dict.fromkeys(_BY_ELEMENT, _by_element),
     **dict.fromkeys(_MOVING, _moved),
@@ -145,7 +160,8 @@ _RULES: Mapping[str, Callable[[Graph, Node, int], Axes | None]] = {
     **dict.fromkeys(("LogSoftmax", "Softmax"), _beside_softmax),
     "Concat": _joined,
     "Gather": _gathered,
-    "Gemm": _by_row,
+    "GatherElements": _gathered_elements,
+    "Gemm": _by_gemm,
     "LayerNormalization": _beside_normalised,
     "MatMul": _by_product,
     "Slice": _sliced,

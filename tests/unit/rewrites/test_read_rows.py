@@ -31,7 +31,11 @@ CONSTANTS: Mapping[str, Array | float] = {
     "heads": np.array([1, T, 2, 4]),
     "joined": np.array([1, T, D]),
     "copied": np.array([0, -1, 8]),
-    "sizes": np.array([1, T, D]),
+    "keys": floats(D, 4 * T),
+    "near": np.arange(T)[None, :, None] - np.arange(T)[None, None, :] + T,
+    "behind": np.arange(T)[None, :, None] - np.arange(T)[None, None, :] - T,
+    "few_keys": floats(D, 3 * T),
+    "words": np.array([3, 9]),
 }
 ATTENTION = (
     "qp = MatMul(n, w) kp = MatMul(n, v) vp = MatMul(n, w) qh = Reshape(qp, heads) kh = Reshape(kp, heads)"
@@ -118,7 +122,6 @@ def test_rows_of_constants_are_picked_at_once() -> None:
         "m = MatMul(x, w) y = Gather<axis=1>(m, most)",
         "m = MatMul(x, w) y = Relu(m)",
         "m = Relu(x) y = Gather<axis=1>(m, zero)",
-        "m = MatMul(x, w) y = Gather<axis=2>(m, zero)",
         "m = MatMul(x, w) r = ReduceMean(m, second) a = Gather<axis=1>(m, zero) y = Add(a, r)",
         "m = MatMul(x, w) s = Softmax<axis=1>(m) y = Gather<axis=1>(s, zero)",
         "m = MatMul(x, w) a = Shape(m) y = Gather<axis=1>(m, zero) t = Cast<to=1>(a)",
@@ -167,6 +170,47 @@ def test_texts_may_be_of_any_length(pick: str) -> None:
 def test_of_a_length_that_is_open_only_the_ends_are_known(pick: str) -> None:
     model = model_with(f"m = MatMul(x, w) y = {pick}", signature=f"(float[1,n,{D}] x) => (float[] y)")
     assert compute_read_rows(model) is model
+
+
+@pytest.mark.parametrize("picked", ["near", "behind"])
+def test_of_scores_of_distances_those_that_there_are_are_computed(picked: str) -> None:
+    """Attention of DeBERTa, which has columns for 512 of them."""
+    found = narrowed(model_with(f"s = MatMul(x, keys) c = Mul(s, half) y = GatherElements<axis=2>(c, {picked})"))
+    assert sizes_of(found, "MatMul") == [(1, T, 2 * T - 1)]
+
+
+def test_of_columns_and_rows_rows_are_read() -> None:
+    body = "s = MatMul(x, keys) e = GatherElements<axis=2>(s, near) y = Gather<axis=1>(e, last)"
+    found = narrowed(model_with(body))
+    assert sizes_of(found, "MatMul") == [(1, 1, 4 * T)]
+    assert sizes_of(found, "GatherElements") == [(1, 1, T)]
+
+
+def test_of_columns_that_are_read_of_a_row_those_are_computed() -> None:
+    body = "s = MatMul(x, keys) e = GatherElements<axis=2>(s, near) t = Transpose<perm=[0,2,1]>(e)"
+    found = narrowed(model_with(f"{body} p = Softmax(t) y = Gather<axis=1>(p, zero)"))
+    assert sizes_of(found, "GatherElements") == [(1, T, 1)]
+    assert sizes_of(found, "MatMul") == [(1, T, 2 * T - 1)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "s = MatMul(x, few_keys) y = GatherElements<axis=2>(s, near)",
+        "s = MatMul(x, keys) y = GatherElements<axis=2>(s, i)",
+        "s = MatMul(x, keys) e = GatherElements<axis=2>(s, near) m = ReduceMax(s) y = Add(e, m)",
+    ],
+)
+def test_columns_of_which_most_are_read_or_more_than_are_known_stay(body: str) -> None:
+    model = model_with(body, signature=f"(float[1,{T},{D}] x, int64[1,{T},{T}] i) => (float[] y)")
+    assert compute_read_rows(model) is model
+
+
+def test_logits_of_two_words_behind_the_last_one_are_computed_alone() -> None:
+    model = model_with("s = MatMul(x, keys) r = Gather<axis=1>(s, last) y = Gather<axis=1>(r, words)")
+    once = narrowed(model)
+    assert sizes_of(once, "MatMul") == [(1, T, 2)]
+    assert sizes_of(narrowed(onnx.shape_inference.infer_shapes(once)), "MatMul") == [(1, 1, 2)]
 
 
 @settings(max_examples=25, deadline=None)

@@ -26,6 +26,11 @@ CONSTANTS: Mapping[str, Array | float] = {
     "heads": np.array([2, 3, 5, 2, 3]),
     "scale": floats(6),
     "scales": floats(5, 6),
+    "short": floats(4),
+    "one_row": floats(1, 4),
+    "each_row": floats(30, 1),
+    "turned": floats(4, 6),
+    "picks": np.random.default_rng(0).integers(-6, 6, (2, 3, 4, 7)),
 }
 X = "(float[2,3,5,6] x, float[2,3,5,6] z, bool[2,3,5,1] c, float[30,6] g, float[6,30] t)"
 FEED = {
@@ -45,13 +50,17 @@ CASES: list[tuple[str, list[Axes | None]]] = [
     ("y = Max(x, batch)", [(0, 0), (1, None), (2, None), (3, 3)]),
     ("y = Where(c, x, number)", [(0, 0, None), (1, 1, None), (2, 2, None), (None, 3, None)]),
     ("y = Clip(x, , number)", [(0, None, None), (1, None, None), (2, None, None), (3, None, None)]),
-    ("y = MatMul(x, w)", [(0, None), (1, None), (2, None), None]),
-    ("y = MatMul(x, deep)", [(0, None), (1, 0), (2, None), None]),
-    ("q = Transpose<perm=[0,1,3,2]>(z) y = MatMul(x, q)", [(0, 0), (1, 1), (2, None), None]),
-    ("y = MatMul(g, deep)", [(None, 0), (0, None), None]),
+    ("y = MatMul(x, w)", [(0, None), (1, None), (2, None), (None, 1)]),
+    ("y = MatMul(x, deep)", [(0, None), (1, 0), (2, None), (None, 2)]),
+    ("q = Transpose<perm=[0,1,3,2]>(z) y = MatMul(x, q)", [(0, 0), (1, 1), (2, None), (None, 3)]),
+    ("y = MatMul(g, deep)", [(None, 0), (0, None), (None, 2)]),
     ("y = MatMul(x, row)", [None, None, None]),
-    ("y = Gemm(g, w)", [(0, None), None]),
-    ("y = Gemm<transA=1>(t, w)", [None, None]),
+    ("y = Gemm(g, w)", [(0, None), (None, 1)]),
+    ("y = Gemm(g, w, short)", [(0, None, None), (None, 1, 0)]),
+    ("y = Gemm(g, w, one_row)", [(0, None, None), (None, 1, 1)]),
+    ("y = Gemm(g, w, each_row)", [(0, None, 0), (None, 1, None)]),
+    ("y = Gemm<transA=1>(t, w)", [(1, None), (None, 1)]),
+    ("y = Gemm<transB=1>(g, turned)", [(0, None), (None, 0)]),
     ("b = MatMul(x, w) y = Softmax(b)", [(0,), (1,), (2,), None]),
     ("y = Softmax<axis=1>(x)", [(0,), None, (2,), (3,)]),
     ("y = LayerNormalization(x, scale, scale)", [(0, None, None), (1, None, None), (2, None, None), None]),
@@ -68,6 +77,7 @@ CASES: list[tuple[str, list[Axes | None]]] = [
     ("y = Slice(x, zero, half, last_axis)", [(0, *[None] * 3), (1, *[None] * 3), (2, *[None] * 3), None]),
     ("y = Gather<axis=1>(x, first)", [(0, None), (2, None), (3, None)]),
     ("y = Gather<axis=1>(x, two)", [(0, None), None, (2, None), (3, None)]),
+    ("y = GatherElements<axis=-1>(x, picks)", [(0, 0), (1, 1), None, (None, 3)]),
     ("y = CumSum(x, first)", [None, None, None, None]),
     ("a, b = Split<num_outputs=2>(x) y = Relu(a)", [(0,), (1,), (2,), (3,)]),
 ]  # fmt: skip
@@ -109,10 +119,9 @@ def test_before_opset_13_a_softmax_is_of_all_axes_behind_its_own() -> None:
     assert [axes_read(graph, graph.nodes[0], axis) for axis in range(3)] == [(0,), None, None]
 
 
-def test_of_a_bias_of_all_rows_nothing_is_known() -> None:
-    body = "y = Gemm(x, w, b)"
-    model = model_of("(float[5,6] x) => (float[] y)", body, {"w": floats(6, 4), "b": floats(5, 4)})
-    assert axes_read(Graph(model), Graph(model).nodes[0], 0) is None
+def test_of_a_bias_of_unknown_size_nothing_is_known() -> None:
+    graph = Graph(model_of("(float[5,6] x, float[] b) => (float[] y)", "y = Gemm(x, w, b)", {"w": floats(6, 4)}))
+    assert axes_read(graph, graph.nodes[0], 0) is None
 
 
 def test_what_has_an_open_size_has_a_first_and_a_last_place() -> None:
