@@ -57,6 +57,7 @@ from autoquant.rewrites.resizes import multiply_linear, multiply_resizes
 from autoquant.rewrites.scalars import has_numbers_beside_unknown, widen_scalars
 from autoquant.rewrites.sequences import multiply_sequences
 from autoquant.rewrites.shuffles import gather_channels
+from autoquant.rewrites.skipped import skip_places
 from autoquant.rewrites.slopes import fuse_prelu
 from autoquant.rewrites.softmaxes import expect_last, split_softmax, transpose_softmax
 from autoquant.rewrites.spectra import lower_dft, lower_stft
@@ -119,6 +120,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         concatenate_zeros,
         trim_kernels,
         transpose_upsampled,
+        _skip_places,
         merge_branches,
         fold_affine,
         _multiply_before_repeating,
@@ -251,6 +253,10 @@ def _multiply_before_repeating(model: Model) -> Model:
 
 def _convolve_before_enlarging(model: Model) -> Model:
     return _with_shapes(model, convolve_before_enlarging)
+
+
+def _skip_places(model: Model) -> Model:
+    return _with_shapes(model, skip_places)
 
 
 def _lower_matmul(model: Model) -> Model:

@@ -90,6 +90,10 @@ def _beside_normalised(graph: Graph, node: Node, axis: int) -> Axes | None:
     return _first_alone(node, axis if axis < first else None)
 
 
+def _beside_channels(_: Graph, node: Node, axis: int) -> Axes | None:
+    return _first_alone(node, None if axis == 1 else axis)
+
+
 def _beside_softmax(graph: Graph, node: Node, axis: int) -> Axes | None:
     rank = graph.rank(node.inputs[0])
     if opset_of(graph.model) < SOFTMAX_OF_ONE_AXIS:
@@ -158,6 +162,7 @@ _RULES: Mapping[str, Callable[[Graph, Node, int], Axes | None]] = {
     **dict.fromkeys(_REGROUPING, _regrouped),
     **dict.fromkeys(_REDUCING, _beside_reduced),
     **dict.fromkeys(("LogSoftmax", "Softmax"), _beside_softmax),
+    "BatchNormalization": _beside_channels,
     "Concat": _joined,
     "Gather": _gathered,
     "GatherElements": _gathered_elements,
