@@ -23,6 +23,7 @@ from autoquant.rewrites.convolutions import (
     pool_means,
     transpose_upsampled,
 )
+from autoquant.rewrites.crops import crop_windows
 from autoquant.rewrites.einsum import lower_einsum
 from autoquant.rewrites.enlarged import convolve_before_enlarging
 from autoquant.rewrites.expands import drop_expands
@@ -118,6 +119,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         crop,
         fold_pads,
         concatenate_zeros,
+        crop_windows,
         trim_kernels,
         transpose_upsampled,
         _skip_places,
