@@ -1,6 +1,6 @@
 """Rows of which a model reads few, computed alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -67,17 +67,31 @@ def compute_read_rows(model: Model) -> Model:
 
 
 def _narrowed(graph: Graph) -> dict[int, _Narrowed]:
-    """Nodes, by index, of which all that is read are the same few rows, and which compute one row from one."""
+    """Nodes, by index, of which all that is read are few rows, and which compute one row from one."""
     found, read = dict[int, _Narrowed](), dict[TensorName, set[_Rows | None]]()
     for node in reversed(graph.nodes):
-        wanted = read.get(node.outputs[0], {None}) if len(node.outputs) == 1 else {None}
-        rows = next(iter(wanted)) if len(wanted) == 1 and node.outputs[0] not in graph.pinned else None
+        is_inside = len(node.outputs) == 1 and node.outputs[0] not in graph.pinned
+        rows = _together(graph, node.outputs[0], read.get(node.outputs[0], set())) if is_inside else None
         axes = None if rows is None else axes_read(graph, node, rows.axis)
         if rows is not None and axes is not None:
             found[node.index] = _Narrowed(rows, axes)
         for name, each in zip(node.inputs, _read_by(graph, node, found.get(node.index)), strict=True):
             read.setdefault(name, set()).add(each)
     return found
+
+
+def _together(graph: Graph, tensor: TensorName, wanted: Collection[_Rows | None]) -> _Rows | None:
+    """The rows that all readers of a tensor read; None where one reads all, or other axes, and of many."""
+    each = [rows for rows in wanted if rows is not None]
+    if not each or len(each) < len(wanted) or len({rows.axis for rows in each}) > 1:
+        return None
+    if len(each) == 1:
+        return each[0]
+    places, size = (
+        np.unique([place for rows in each for place in rows.places]),
+        (graph.sizes(tensor) or ())[each[0].axis],
+    )
+    return _Rows(each[0].axis, tuple(map(int, places))) if size is None or _are_few(places, size) else None
 
 
 def _read_by(graph: Graph, node: Node, narrowed: _Narrowed | None) -> Iterator[_Rows | None]:
@@ -148,11 +162,13 @@ class _Written:
     Attributes:
         edit: Of the model.
         narrowed: Nodes, by index.
-        names: Of tensors that hold rows alone, by the tensor and which they are.
+        held: Which rows those tensors hold that hold rows alone.
+        names: Of tensors with rows alone, by the tensor and which they are.
     """
 
     edit: Edit
     narrowed: Mapping[int, _Narrowed]
+    held: dict[TensorName, _Rows] = field(default_factory=dict)
     names: dict[tuple[TensorName, _Rows], str] = field(default_factory=dict)
 
     def write(self, node: Node) -> None:
@@ -160,7 +176,7 @@ class _Written:
         graph, each = self.edit.graph, self.narrowed.get(node.index)
         made = [] if each is None else [*self._narrow(node, each)]
         rows = _picked(graph, node) if each is None or each.axes[0] is None else None
-        if rows is not None and (node.inputs[0], rows) in self.names:
+        if rows is not None and node.inputs[0] in self.held:
             made[-1:] = [self._take(node, rows, made[-1] if made else graph.copy_of(node), each)]
         if made:
             self.edit.replaced[node.index] = made
@@ -178,31 +194,39 @@ class _Written:
             sizes[each.rows.axis] = len(each.rows.places)
             proto.input[1] = self.edit.constant(f"{node.name}_sizes_of_rows", np.array(sizes, np.int64))
         proto.output[0] = self.edit.names.new(f"{node.outputs[0]}_rows")
-        self.names[node.outputs[0], each.rows] = proto.output[0]
+        self.held[node.outputs[0]], self.names[node.outputs[0], each.rows] = each.rows, proto.output[0]
         yield proto
 
     def _pick(self, name: TensorName, rows: _Rows) -> Iterator[onnx.NodeProto]:
-        """Rows of a tensor that is there as a whole."""
-        graph, places = self.edit.graph, np.array(rows.places, np.int64)
+        """Rows of a tensor that is there as a whole, or with others."""
+        graph, (source, places) = self.edit.graph, self._places(name, rows)
         if graph.is_constant(name):
             picked = self.edit.constant(f"{name}_rows", graph.constant(name).take(places, rows.axis))
         else:
             picked = self.edit.names.new(f"{name}_rows")
             index = self.edit.constant(f"{name}_places", places)
-            yield helper.make_node("Gather", [name, index], [picked], name=picked, axis=rows.axis)
+            yield helper.make_node("Gather", [source, index], [picked], name=picked, axis=rows.axis)
         self.names[name, rows] = picked
 
+    def _places(self, name: TensorName, rows: _Rows) -> tuple[str, _Places]:
+        """What holds rows, and where in it they are."""
+        held = self.held.get(name)
+        if held is None:
+            return name, np.array(rows.places, np.int64)
+        return self.names[name, held], np.array([held.places.index(place) for place in rows.places], np.int64)
+
     def _take(self, node: Node, rows: _Rows, proto: onnx.NodeProto, each: _Narrowed | None) -> onnx.NodeProto:
-        """What picks rows, of a tensor that holds these alone now."""
-        graph, called = self.edit.graph, f"{node.name}_places_of_rows"
+        """What picks rows, of a tensor that holds few now."""
+        graph, (source, places) = self.edit.graph, self._places(node.inputs[0], rows)
+        called = f"{node.name}_places_of_rows"
         if node.op_type == "GatherElements":
-            places = graph.constant(node.inputs[1]) % (graph.sizes(node.inputs[0]) or ())[rows.axis]
+            index = graph.constant(node.inputs[1]) % (graph.sizes(node.inputs[0]) or ())[rows.axis]
             if each is not None:
-                places = places.take(each.rows.places, each.rows.axis)
-            proto.input[1] = self.edit.constant(called, np.searchsorted(rows.places, places))
+                index = index.take(each.rows.places, each.rows.axis)
+            proto.input[1] = self.edit.constant(called, places[np.searchsorted(rows.places, index)])
         else:
             is_one = node.op_type == "Gather" and not graph.rank(node.inputs[1])
-            index = self.edit.constant(called, np.int64(0) if is_one else np.arange(len(rows.places)))
+            index = self.edit.constant(called, places.reshape(() if is_one else -1))
             proto = helper.make_node("Gather", ["", index], list(node.outputs), name=node.name, axis=rows.axis)
-        proto.input[0] = self.names[node.inputs[0], rows]
+        proto.input[0] = source
         return proto

@@ -27,6 +27,7 @@ CONSTANTS: Mapping[str, Array | float] = {
     "ends": np.array([3]),
     "three": np.array([7, 2, 2]),
     "most": np.arange(T - 2),
+    "many": np.arange(T // 2) + 1,
     "half": 0.5,
     "heads": np.array([1, T, 2, 4]),
     "joined": np.array([1, T, D]),
@@ -90,6 +91,9 @@ def test_of_the_last_layer_only_keys_and_values_are_of_all_tokens() -> None:
         ("y = Gather<axis=1>(m, three)", 3),
         ("y = Slice(m, first, ends, second)", 3),
         ("a = Gather<axis=1>(m, zero) c = Slice(m, first, second, second) y = Add(a, c)", 1),
+        ("a = Gather<axis=1>(m, zero) c = Gather<axis=1>(m, last) y = Add(a, c)", 2),
+        ("a = Gather<axis=1>(m, three) c = Gather<axis=1>(m, zero) y = Add(a, c)", 3),
+        ("a = Gather<axis=1>(m, last) e = LayerNormalization(m, ones, b) c = Gather<axis=1>(e, zero) y = Add(a, c)", 2),
         ("a = Gather<axis=1>(m, zero) r = Relu(m) c = Gather<axis=1>(r, zero) y = Add(a, c)", 1),
     ],
 )
@@ -105,10 +109,17 @@ def test_a_slice_may_count_from_the_end(start: int) -> None:
     assert sizes_of(narrowed(model), "MatMul") == [(1, -start, D)]
 
 
-def test_what_readers_of_unlike_rows_share_is_whole() -> None:
+def test_what_readers_of_unlike_rows_share_is_of_all_that_they_read() -> None:
     body = "m = MatMul(x, w) a = MatMul(m, v) c = MatMul(m, w) p = Gather<axis=1>(a, zero) q = Gather<axis=1>(c, last)"
     found = narrowed(model_with(f"{body} y = Add(p, q)"))
-    assert sizes_of(found, "MatMul") == [(1, T, D), (1, 1, D), (1, 1, D)]
+    assert sizes_of(found, "MatMul") == [(1, 2, D), (1, 1, D), (1, 1, D)]
+
+
+@pytest.mark.parametrize("other", ["Gather<axis=1>(c, many)", "Gather<axis=2>(c, zero)", "ReduceMax(c, second)"])
+def test_what_readers_of_many_rows_share_is_whole(other: str) -> None:
+    body = f"m = MatMul(x, w) a = MatMul(m, v) c = Relu(m) p = Gather<axis=1>(a, zero) q = {other} s = ReduceMax(q)"
+    found = narrowed(model_with(f"{body} y = Add(p, s)"))
+    assert sizes_of(found, "MatMul") == [(1, T, D), (1, 1, D)]
 
 
 def test_rows_of_constants_are_picked_at_once() -> None:
