@@ -84,11 +84,12 @@ def _padded(graph: Graph, conv: Node, cut: Ends) -> Ends | None:
     dilations, strides = (conv.attributes.get(name) or (1,) * n_axes for name in ("dilations", "strides"))
     reach = [step * (n - 1) for step, n in zip(dilations, window, strict=True)]
     before = conv.attributes.get("pads") or (0,) * 2 * n_axes
+    open_axes = [i for i, size in enumerate((graph.sizes(conv.outputs[0]) or ())[SPATIAL:]) if size is None]
     if conv.op_type == "ConvTranspose":
         found = tuple(pad + n for pad, n in zip(before, cut, strict=True))
-        return found if all(pad <= n for pad, n in zip(found, reach * 2, strict=True)) else None
+        is_short = all(pad <= n for pad, n in zip(found, reach * 2, strict=True))
+        return found if is_short and all(sum(found[i::n_axes]) <= reach[i] for i in open_axes) else None
     found = tuple(pad - n for pad, n in zip(before, cut, strict=True))
     is_of_each = all(stride == 1 for stride, n in zip(tuple(strides) * 2, cut, strict=True) if n)
-    open_axes = [i for i, size in enumerate((graph.sizes(conv.outputs[0]) or ())[SPATIAL:]) if size is None]
     has_places = all(sum(found[i::n_axes]) >= reach[i] for i in open_axes)
     return found if min(found) >= 0 and is_of_each and has_places else None

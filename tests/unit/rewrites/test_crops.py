@@ -12,6 +12,7 @@ FAR = np.iinfo(np.int64).max
 CONSTANTS = {
     "w": floats(4, 3, 3),
     "t": floats(3, 4, 6),
+    "short": floats(3, 4, 2),
     "images": floats(4, 3, 3, 3),
     "b": floats(4),
     "zero": np.array([0]),
@@ -104,6 +105,7 @@ def test_what_no_padding_does_stays(body: str) -> None:
         f"{CAUSAL} y = Slice(c, minus_two, end, two)",
         "c = Conv<pads=[2,1]>(x, w) y = Slice(c, zero, minus_two, two)",
         "c = Conv<pads=[1,1]>(x, w) y = Slice(c, zero, minus, two)",
+        "c = ConvTranspose<strides=[3]>(x, short) y = Slice(c, one, minus, two)",
     ],
 )
 def test_of_lines_of_any_length_some_are_too_short(body: str) -> None:
