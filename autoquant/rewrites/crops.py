@@ -5,21 +5,18 @@ Its argument stays untouched, and is given back where there is nothing to do.
 
 from collections.abc import Sequence
 
-import numpy as np
 from onnx import helper
 
 from autoquant.model.graph import Graph, Node
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.model.windows import SPATIAL, UNPADDED
 from autoquant.rewrites.edits import Edit, of_each_node
-from autoquant.rewrites.moves import axes_of
+from autoquant.rewrites.moves import FAR, axes_of
 
 __all__ = ["crop_windows"]
 
 _STEPS = 4
 """The input of a Slice that says them."""
-_FAR = np.iinfo(np.int32).max
-"""An end from which on a Slice is said to take all that is left."""
 Ends = tuple[int, ...]
 """Of all axes of places, what is before them and then what is behind them."""
 
@@ -68,7 +65,7 @@ def _ends_of(size: int | None, start: int, end: int) -> tuple[int, int] | None:
     if size is not None:
         first, last, _ = slice(start, end).indices(size)
         return (first, size - last) if first < last else None
-    if start < 0 or 0 <= end < _FAR:
+    if start < 0 or 0 <= end < FAR:
         return None
     return start, -min(end, 0)
 

@@ -172,7 +172,7 @@ def _constant_behind(graph: Graph, node: Node, axes: _Axes | None) -> _Values | 
 def _is_rising(node: Node, values: _Values) -> bool:
     """Whether an operator keeps order beside these values: no factor or slope of a PRelu turns it around."""
     is_turned = {"Mul": values <= 0, "Div": values <= 0, "PRelu": values < 0}.get(node.op_type, np.zeros(1, np.bool_))
-    return values.size > 0 and bool(np.isfinite(values).all() and not is_turned.any())
+    return bool(np.isfinite(values).all() and not is_turned.any())
 
 
 def _slot(graph: Graph, node: Node) -> int:

@@ -5,8 +5,10 @@ from math import prod
 
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["axes_of", "axis_behind", "only_moves"]
+__all__ = ["FAR", "axes_of", "axis_behind", "only_moves"]
 
+FAR = (1 << 31) - 1
+"""An end from which on a Slice is taken to take all that is left: exporters write this one or a larger one."""
 _AXES_OF_SLICE = 3
 """The input that names axes; of other operators it is the second one."""
 _REGROUPING = ("Flatten", "Reshape")

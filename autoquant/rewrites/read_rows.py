@@ -14,7 +14,7 @@ from autoquant.model.graph import Graph, Node
 from autoquant.model.kept import graph_of
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.rewrites.edits import Edit
-from autoquant.rewrites.moves import axes_of
+from autoquant.rewrites.moves import FAR, axes_of
 from autoquant.rewrites.row_wise import Axes, axes_read
 
 __all__ = ["compute_read_rows"]
@@ -128,9 +128,9 @@ def _sliced(graph: Graph, node: Node, size: int | None) -> _Places:
     ends = [int(graph.constant(name).item()) for name in (*node.inputs[1:3], *node.inputs[4:])]
     if size is not None:
         return np.arange(size)[slice(*ends)]
-    if ends[2:] not in ([], [1]):
-        return np.arange(0)
-    return np.arange(1) if ends[:2] == [0, 1] else np.arange(-1, 0) if ends[0] == -1 and ends[1] > 0 else np.arange(0)
+    is_first, is_last = ends[:2] == [0, 1], ends[0] == -1 and ends[1] >= FAR
+    is_in_order = ends[2:] in ([], [1])
+    return np.array([0] if is_first and is_in_order else [-1] if is_last and is_in_order else [], np.int64)
 
 
 def _are_few(places: _Places, size: int | None) -> bool:

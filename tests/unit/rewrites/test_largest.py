@@ -15,6 +15,8 @@ CONSTANTS: Mapping[str, Array | float] = {
     "matrix": floats(6, 5),
     "number": 0.5,
     "one": np.full(1, 0.5, np.float32),
+    "four": np.full((1,) * 4, 0.5, np.float32),
+    "channels": floats(1, 3, 1, 1),
     "wide": np.full((1,) * 5, 0.5, np.float32),
     "negative": -0.5,
     "zero": 0.0,
@@ -51,6 +53,7 @@ def moved(model: onnx.ModelProto) -> onnx.ModelProto:
         "Selu(x)",
         "Celu(x)",
         "LeakyRelu(x)",
+        "LeakyRelu<alpha=0.0>(x)",
         "HardSigmoid(x)",
         "Softplus(x)",
         "Sigmoid(x)",
@@ -64,13 +67,15 @@ def moved(model: onnx.ModelProto) -> onnx.ModelProto:
         "Sub(x, signed)",
         "Mul(x, each)",
         "Mul(one, x)",
+        "Mul(x, four)",
+        "Add(x, channels)",
         "Div(x, each)",
         "Max(x, negative)",
         "Min(signed, x)",
         "BatchNormalization(x, scale, shift, shift, scale)",
     ],
 )
-@pytest.mark.parametrize("pool", [POOL, GLOBAL])
+@pytest.mark.parametrize("pool", [POOL, GLOBAL, "MaxPool<kernel_shape=[2,2], strides=[1,2], dilations=[1,1]>"])
 def test_what_keeps_the_order_of_values_goes_behind_a_pool(rising: str, pool: str) -> None:
     model = model_with(f"a = {rising} y = {pool}(a)")
     found = moved(model)
@@ -156,6 +161,7 @@ def test_what_is_absorbed_by_what_is_before_stays_there(body: str, expected: lis
         f"a = Mul(x, signed) y = {POOL}(a)",
         f"a = Mul(x, zero) y = {POOL}(a)",
         f"a = Div(x, negative) y = {POOL}(a)",
+        f"a = Div(x, zero) y = {POOL}(a)",
         f"a = Div(number, x) y = {POOL}(a)",
         f"a = Sub(number, x) y = {POOL}(a)",
         f"a = PRelu(x, signed) y = {POOL}(a)",
@@ -171,6 +177,7 @@ def test_what_is_absorbed_by_what_is_before_stays_there(body: str, expected: lis
         "a = Mul(x, each) y = ReduceMax(a)",
         "a = Add(x, rows) y = ReduceMax(a, third)",
         "a = Elu(x) y = MaxPool<kernel_shape=[2,2]>(a)",
+        "a = Elu(x) y = MaxPool<kernel_shape=[2,2], strides=[1,1]>(a)",
         "a = Elu(x) y = MaxPool<kernel_shape=[2,2], strides=[2,2], ceil_mode=1>(a)",
         "a = Elu(x) y = MaxPool<kernel_shape=[2,2], strides=[2,2], dilations=[2,2]>(a)",
         "a = Elu(x) y = AveragePool<kernel_shape=[2,2], strides=[2,2]>(a)",

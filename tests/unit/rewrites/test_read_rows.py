@@ -25,6 +25,7 @@ CONSTANTS: Mapping[str, Array | float] = {
     "first": np.array([0]),
     "second": np.array([1]),
     "ends": np.array([3]),
+    "minus": np.array([-1]),
     "three": np.array([7, 2, 2]),
     "most": np.arange(T - 2),
     "many": np.arange(T // 2) + 1,
@@ -177,7 +178,15 @@ def test_texts_may_be_of_any_length(pick: str) -> None:
         np.testing.assert_allclose(outputs_of(found, feed)[0], outputs_of(model, feed)[0], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("pick", ["Gather<axis=1>(m, second)", "Slice(m, first, ends, second)"])
+@pytest.mark.parametrize(
+    "pick",
+    [
+        "Gather<axis=1>(m, second)",
+        "Slice(m, first, ends, second)",
+        "Slice(m, minus, ends, second)",
+        "Slice(m, minus, first, second, minus)",
+    ],
+)
 def test_of_a_length_that_is_open_only_the_ends_are_known(pick: str) -> None:
     model = model_with(f"m = MatMul(x, w) y = {pick}", signature=f"(float[1,n,{D}] x) => (float[] y)")
     assert compute_read_rows(model) is model
