@@ -117,7 +117,7 @@ def _picked(graph: Graph, node: Node) -> _Rows | None:
     size = sizes[axes[0]]
     places = _sliced(graph, node, size) if node.op_type == "Slice" else graph.constant(node.inputs[1])
     if node.op_type == "GatherElements":
-        places = np.unique(places if size is None else places % size)
+        places = np.unique(places % size) if size else places
     if places.ndim > 1 or not _are_few(places, size):
         return None
     return _Rows(axes[0], tuple(int(place) if size is None else int(place) % size for place in places.ravel()))

@@ -26,13 +26,16 @@ CONSTANTS: Mapping[str, Array | float] = {
     "second": np.array([1]),
     "ends": np.array([3]),
     "minus": np.array([-1]),
+    "far": np.array([2**63 - 1]),
     "three": np.array([7, 2, 2]),
     "most": np.arange(T - 2),
     "many": np.arange(T // 2) + 1,
     "half": 0.5,
     "heads": np.array([1, T, 2, 4]),
     "joined": np.array([1, T, D]),
-    "copied": np.array([0, -1, 8]),
+    "copied": np.array([0, -1, D]),
+    "copied_heads": np.array([0, -1, 2, 4]),
+    "two": np.array([2]),
     "keys": floats(D, 4 * T),
     "near": np.arange(T)[None, :, None] - np.arange(T)[None, None, :] + T,
     "behind": np.arange(T)[None, :, None] - np.arange(T)[None, None, :] - T,
@@ -152,8 +155,42 @@ def test_outputs_of_the_model_stay_whole(kept: str) -> None:
     assert compute_read_rows(model) is model
 
 
-def test_few_rows_are_computed_together() -> None:
-    model = model_with("m = MatMul(x, w) y = Gather<axis=1>(m, zero)", signature=f"(float[1,8,{D}] x) => (float[] y)")
+@pytest.mark.parametrize(
+    ("size", "n_read", "is_narrowed"), [(8, 1, False), (9, 1, True), (9, 2, False), (24, 12, True), (24, 13, False)]
+)
+def test_rows_are_computed_alone_where_they_are_few(size: int, n_read: int, is_narrowed: bool) -> None:
+    constants = {"w": floats(D, D), "rows": np.arange(n_read)}
+    model = model_of(
+        f"(float[1,{size},{D}] x) => (float[] y)", "m = MatMul(x, w) y = Gather<axis=1>(m, rows)", constants
+    )
+    assert sizes_of(narrowed(model), "MatMul") == [(1, n_read if is_narrowed else size, D)]
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        "Slice(m, first, second)",
+        "Slice(m, firsts, seconds, axes)",
+        "Slice(m, i, ends, second)",
+        "Gather<axis=1>(m, square)",
+    ],
+)
+def test_what_is_read_otherwise_stays(pick: str) -> None:
+    constants = {
+        "firsts": np.array([0, 0]),
+        "seconds": np.array([2, 2]),
+        "axes": np.array([1, 2]),
+        "square": np.zeros((2, 2), np.int64),
+    }
+    body = f"m = MatMul(x, w) y = {pick}"
+    signature = f"(float[{T},{T},{D}] x, int64[1] i) => (float[] y)"
+    model = model_of(signature, body, used_in(body, {**CONSTANTS, **constants}))
+    assert compute_read_rows(model) is model
+
+
+def test_readers_along_other_axes_read_all() -> None:
+    body = "m = MatMul(x, square) a = Relu(m) c = Tanh(m) p = Gather<axis=1>(a, zero) q = Gather<axis=2>(c, zero) y = Add(p, q)"
+    model = model_of(f"(float[1,{T},{T}] x) => (float[] y)", body, {"square": floats(T, T), "zero": np.array(0)})
     assert compute_read_rows(model) is model
 
 
@@ -164,13 +201,18 @@ def test_rows_of_tokens_that_are_chosen_at_run_time_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    "pick", ["Gather<axis=1>(e, zero)", "Gather<axis=1>(e, last)", "Slice(e, first, second, second)"]
+    "pick",
+    [
+        "Gather<axis=1>(e, zero)",
+        "Gather<axis=1>(e, last)",
+        "Slice(e, first, second, second)",
+        "Slice(e, minus, far, second, second)",
+    ],
 )
 def test_texts_may_be_of_any_length(pick: str) -> None:
-    block = BLOCK.replace("heads", "open").replace("joined", "copied")
+    block = BLOCK.replace("heads", "copied_heads").replace("joined", "copied")
     body = f"h = Relu(x) {block} c = {pick} y = MatMul(c, w)"
-    constants = {**used_in(body, CONSTANTS), "open": np.array([0, -1, 2, 4])}
-    model = model_of(f"(float[1,n,{D}] x) => (float[] y)", body, constants)
+    model = model_with(body, signature=f"(float[1,n,{D}] x) => (float[] y)")
     found = compute_read_rows(model)
     assert sizes_of(found, "MatMul").count((1, 1, D)) >= 3
     for n in (1, 5, 24):
@@ -178,9 +220,22 @@ def test_texts_may_be_of_any_length(pick: str) -> None:
         np.testing.assert_allclose(outputs_of(found, feed)[0], outputs_of(model, feed)[0], rtol=1e-4, atol=1e-5)
 
 
+def test_batches_may_be_of_any_size() -> None:
+    model = model_with(
+        f"h = Relu(x) {BLOCK.replace('heads', 'copied_heads').replace('joined', 'copied')} y = Gather<axis=1>(e, last)",
+        signature=f"(float[n,{T},{D}] x) => (float[] y)",
+    )
+    found = compute_read_rows(model)
+    assert sizes_of(found, "MatMul").count((None, 1, D)) >= 3
+    for n in (1, 3):
+        feed = {"x": floats(n, T, D)}
+        np.testing.assert_allclose(outputs_of(found, feed)[0], outputs_of(model, feed)[0], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "pick",
     [
+        "Slice(m, first, two, second)",
         "Gather<axis=1>(m, second)",
         "Slice(m, first, ends, second)",
         "Slice(m, minus, ends, second)",
