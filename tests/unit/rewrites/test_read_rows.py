@@ -39,6 +39,10 @@ CONSTANTS: Mapping[str, Array | float] = {
     "keys": floats(D, 4 * T),
     "near": np.arange(T)[None, :, None] - np.arange(T)[None, None, :] + T,
     "behind": np.arange(T)[None, :, None] - np.arange(T)[None, None, :] - T,
+    "firsts": np.array([0, 0]),
+    "seconds": np.array([2, 2]),
+    "axes": np.array([1, 2]),
+    "square": np.zeros((2, 2), np.int64),
     "few_keys": floats(D, 3 * T),
     "words": np.array([3, 9]),
 }
@@ -104,6 +108,11 @@ def test_of_the_last_layer_only_keys_and_values_are_of_all_tokens() -> None:
 def test_rows_that_are_read_are_multiplied_alone(pick: str, n_rows: int) -> None:
     found = narrowed(model_with(f"h = Add(x, places) m = MatMul(h, w) {pick}"))
     assert sizes_of(found, "MatMul") == [(1, n_rows, D)]
+
+
+def test_a_gather_is_of_the_first_axis_unless_it_says_so() -> None:
+    model = model_with("m = MatMul(x, w) y = Gather(m, zero)", signature=f"(float[{T},2,{D}] x) => (float[] y)")
+    assert sizes_of(narrowed(model), "MatMul") == [(1, 2, D)]
 
 
 @pytest.mark.parametrize("start", [-1, -3])
@@ -176,21 +185,15 @@ def test_rows_are_computed_alone_where_they_are_few(size: int, n_read: int, is_n
     ],
 )
 def test_what_is_read_otherwise_stays(pick: str) -> None:
-    constants = {
-        "firsts": np.array([0, 0]),
-        "seconds": np.array([2, 2]),
-        "axes": np.array([1, 2]),
-        "square": np.zeros((2, 2), np.int64),
-    }
-    body = f"m = MatMul(x, w) y = {pick}"
     signature = f"(float[{T},{T},{D}] x, int64[1] i) => (float[] y)"
-    model = model_of(signature, body, used_in(body, {**CONSTANTS, **constants}))
+    model = model_with(f"m = MatMul(x, w) y = {pick}", signature=signature)
     assert compute_read_rows(model) is model
 
 
 def test_readers_along_other_axes_read_all() -> None:
-    body = "m = MatMul(x, square) a = Relu(m) c = Tanh(m) p = Gather<axis=1>(a, zero) q = Gather<axis=2>(c, zero) y = Add(p, q)"
-    model = model_of(f"(float[1,{T},{T}] x) => (float[] y)", body, {"square": floats(T, T), "zero": np.array(0)})
+    read = "p = Gather<axis=1>(a, zero) q = Gather<axis=2>(c, zero)"
+    body = f"m = MatMul(x, wide) a = Relu(m) c = Tanh(m) {read} y = Add(p, q)"
+    model = model_of(f"(float[1,{T},{T}] x) => (float[] y)", body, {"wide": floats(T, T), "zero": np.array(0)})
     assert compute_read_rows(model) is model
 
 
