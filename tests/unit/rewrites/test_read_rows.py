@@ -168,7 +168,7 @@ def test_outputs_of_the_model_stay_whole(kept: str) -> None:
     ("size", "n_read", "is_narrowed"), [(8, 1, False), (9, 1, True), (9, 2, False), (24, 12, True), (24, 13, False)]
 )
 def test_rows_are_computed_alone_where_they_are_few(size: int, n_read: int, is_narrowed: bool) -> None:
-    constants = {"w": floats(D, D), "rows": np.arange(n_read)}
+    constants: dict[str, Array | float] = {"w": floats(D, D), "rows": np.arange(n_read)}
     model = model_of(
         f"(float[1,{size},{D}] x) => (float[] y)", "m = MatMul(x, w) y = Gather<axis=1>(m, rows)", constants
     )
