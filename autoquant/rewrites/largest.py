@@ -21,13 +21,13 @@ __all__ = ["is_pool_of_values", "take_largest_first"]
 
 _RISING = frozenset({"Atan", "Erf", "Exp", "Log", "Sigmoid", "Softplus", "Softsign", "Sqrt", "Tanh"})
 _RISING_BY = {
-    "Celu": {"alpha": 1.0},
-    "Elu": {"alpha": 1.0},
-    "HardSigmoid": {"alpha": 0.2},
-    "LeakyRelu": {"alpha": 0.01},
-    "Selu": {"alpha": 1.673, "gamma": 1.051},
+    "Celu": ("alpha",),
+    "Elu": ("alpha",),
+    "HardSigmoid": ("alpha",),
+    "LeakyRelu": ("alpha",),
+    "Selu": ("alpha", "gamma"),
 }
-"""Attributes that must not be negative, as they are by default."""
+"""Attributes that must not be negative; by default none of them is."""
 _AFFINE = ("Add", "BatchNormalization", "Div", "Mul", "Sub")
 _BESIDE_CONSTANTS = ("Add", "Div", "Max", "Min", "Mul", "PRelu", "Sub")
 _IN_ANY_ORDER = ("Add", "Max", "Min", "Mul")
@@ -146,7 +146,7 @@ def _keeps_order(graph: Graph, node: Node, axes: _Axes | None) -> bool:
         axes: Along which it must be the same for all values; None where it must be so for every one.
     """
     if node.op_type in _RISING_BY:
-        return all(node.attributes.get(name, usual) >= 0 for name, usual in _RISING_BY[node.op_type].items())
+        return all(node.attributes.get(name, 0.0) >= 0 for name in _RISING_BY[node.op_type])
     if kind_of(node) is Kind.CLIPPING:
         return clip_bounds(node, graph) is not None
     if node.op_type == "BatchNormalization":
