@@ -1,5 +1,6 @@
 """Rows of which a model reads few, computed alone."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from autoquant.model.kept import graph_of
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.rewrites.edits import Edit
 from autoquant.rewrites.moves import FAR, axes_of
-from autoquant.rewrites.row_wise import Axes, axes_read
+from autoquant.rewrites.row_wise import axes_read
 
 __all__ = ["compute_read_rows"]
 
@@ -41,11 +42,11 @@ class _Narrowed:
 
     Attributes:
         rows: Of what it writes.
-        axes: Of what it reads.
+        read: Of each input, None where all are read.
     """
 
     rows: _Rows
-    axes: Axes
+    read: tuple[_Rows | None, ...]
 
 
 def compute_read_rows(model: Model) -> Model:
@@ -72,9 +73,9 @@ def _narrowed(graph: Graph) -> dict[int, _Narrowed]:
     for node in reversed(graph.nodes):
         is_inside = len(node.outputs) == 1 and node.outputs[0] not in graph.pinned
         rows = _together(graph, node.outputs[0], read.get(node.outputs[0], set())) if is_inside else None
-        axes = None if rows is None else axes_read(graph, node, rows.axis)
-        if rows is not None and axes is not None:
-            found[node.index] = _Narrowed(rows, axes)
+        needed = None if rows is None else _needed(graph, node, rows)
+        if rows is not None and needed is not None:
+            found[node.index] = _Narrowed(rows, needed)
         for name, each in zip(node.inputs, _read_by(graph, node, found.get(node.index)), strict=True):
             read.setdefault(name, set()).add(each)
     return found
@@ -94,14 +95,35 @@ def _together(graph: Graph, tensor: TensorName, wanted: Collection[_Rows | None]
     return _Rows(each[0].axis, tuple(map(int, places))) if size is None or _are_few(places, size) else None
 
 
+def _needed(graph: Graph, node: Node, rows: _Rows) -> tuple[_Rows | None, ...] | None:
+    """What a node reads for rows that it writes; None where others count, too, and where that is not known."""
+    axes = axes_read(graph, node, rows.axis)
+    if axes is not None:
+        return tuple(None if axis is None else _Rows(axis, rows.places) for axis in axes)
+    regrouped = _regrouped(graph, node, rows) if node.op_type in ("Flatten", "Reshape") else None
+    return None if regrouped is None else (regrouped, *(None for _ in node.inputs[1:]))
+
+
+def _regrouped(graph: Graph, node: Node, rows: _Rows) -> _Rows | None:
+    """The same rows of each matrix of a batch, where the rows of all come one behind the other on one side."""
+    read, written = graph.shape(node.inputs[0]) or (), graph.shape(node.outputs[0]) or ()
+    behind = math.prod(written[rows.axis + 1 :])
+    axis = next((i for i, size in enumerate(read) if size > 1 and math.prod(read[i + 1 :]) == behind), None)
+    if axis is None or not behind:
+        return None
+    ours, theirs = written[rows.axis], read[axis]
+    if theirs % ours == 0:
+        return _Rows(axis, tuple(k * ours + place for k in range(theirs // ours) for place in rows.places))
+    n_each = ours // theirs
+    inner = rows.places[: len(rows.places) // n_each]
+    is_each = rows.places == tuple(k * theirs + place for k in range(n_each) for place in inner)
+    return _Rows(axis, inner) if ours % theirs == 0 and is_each else None
+
+
 def _read_by(graph: Graph, node: Node, narrowed: _Narrowed | None) -> Iterator[_Rows | None]:
     """For each input the rows that are read, None for all."""
-    axes = [None for _ in node.inputs] if narrowed is None else narrowed.axes
-    for i, axis in enumerate(axes):
-        if narrowed is not None and axis is not None:
-            yield _Rows(axis, narrowed.rows.places)
-        else:
-            yield None if i else _picked(graph, node)
+    for i, rows in enumerate([None for _ in node.inputs] if narrowed is None else narrowed.read):
+        yield rows if i or rows is not None else _picked(graph, node)
 
 
 def _picked(graph: Graph, node: Node) -> _Rows | None:
@@ -147,8 +169,8 @@ def _that_pay(graph: Graph, narrowed: Mapping[int, _Narrowed]) -> dict[int, _Nar
         node, each = graph.nodes[index], narrowed[index]
         producers = [
             graph.producer[name].index
-            for name, axis in zip(node.inputs, each.axes, strict=True)
-            if (axis is not None or node.op_type == "GatherElements") and name in graph.producer
+            for name, rows in zip(node.inputs, each.read, strict=True)
+            if (rows is not None or node.op_type == "GatherElements") and name in graph.producer
         ]
         if node.op_type in _PAYING or any(producer in paying for producer in producers):
             paying[index] = each
@@ -175,7 +197,7 @@ class _Written:
         """Nodes in order."""
         graph, each = self.edit.graph, self.narrowed.get(node.index)
         made = [] if each is None else [*self._narrow(node, each)]
-        rows = _picked(graph, node) if each is None or each.axes[0] is None else None
+        rows = _picked(graph, node) if each is None or each.read[0] is None else None
         if rows is not None and node.inputs[0] in self.held:
             made[-1:] = [self._take(node, rows, made[-1] if made else graph.copy_of(node), each)]
         if made:
@@ -183,9 +205,8 @@ class _Written:
 
     def _narrow(self, node: Node, each: _Narrowed) -> Iterator[onnx.NodeProto]:
         proto = self.edit.graph.copy_of(node)
-        for i, (name, axis) in enumerate(zip(node.inputs, each.axes, strict=True)):
-            if axis is not None:
-                rows = _Rows(axis, each.rows.places)
+        for i, (name, rows) in enumerate(zip(node.inputs, each.read, strict=True)):
+            if rows is not None:
                 if (name, rows) not in self.names:
                     yield from self._pick(name, rows)
                 proto.input[i] = self.names[name, rows]

@@ -18,6 +18,7 @@ CONSTANTS = {
     "zero": np.array([0]),
     "one": np.array([1]),
     "two": np.array([2]),
+    "channels_too": np.array([1, 2]),
     "both": np.array([2, 3]),
     "ones": np.array([1, 1]),
     "minus": np.array([-1]),
@@ -61,10 +62,17 @@ def test_what_is_cut_off_is_no_longer_computed(body: str, pads: list[int]) -> No
     assert pads_of(found) == pads
 
 
-def test_both_axes_of_images_may_be_cut() -> None:
-    body = "c = Conv<pads=[1,2,2,1]>(x, images) y = Slice(c, ones, minus_ones, both)"
-    found = cropped(model_with(body, signature="(float[1,3,6,5] x) => (float[] y)"))
-    assert pads_of(found) == [0, 1, 1, 0]
+@pytest.mark.parametrize(
+    ("conv", "pick", "pads"),
+    [
+        ("Conv<pads=[1,2,2,1]>", "ones, minus_ones, both", [0, 1, 1, 0]),
+        ("Conv<pads=[1,2,2,1], strides=[1,2]>", "one, minus, two", [0, 2, 1, 1]),
+        ("Conv<pads=[1,2,2,1], strides=[2,1]>", "one, minus, minus", [1, 1, 2, 0]),
+    ],
+)
+def test_each_axis_of_images_may_be_cut(conv: str, pick: str, pads: list[int]) -> None:
+    model = model_with(f"c = {conv}(x, images) y = Slice(c, {pick})", signature="(float[1,3,6,5] x) => (float[] y)")
+    assert pads_of(cropped(model)) == pads
 
 
 @pytest.mark.parametrize("n", [1, 5])
@@ -83,6 +91,7 @@ def test_lines_may_be_of_any_length(n: int) -> None:
         f"{CAUSAL} y = Slice(c, zero, minus, one)",
         f"{CAUSAL} y = Slice(c, zero, minus_four, two, two)",
         f"{CAUSAL} y = Slice(c, zero, k, two)",
+        f"{CAUSAL} y = Slice(c, ones, minus_ones, channels_too)",
         f"{CAUSAL} y = Slice(c, seven, end, two)",
         f"{CAUSAL} s = Slice(c, zero, minus_four, two) r = ReduceMax(c) y = Add(s, r)",
         f"{CAUSAL} y = Slice(c, two, one, two)",

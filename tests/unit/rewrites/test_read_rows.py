@@ -27,7 +27,7 @@ CONSTANTS: Mapping[str, Array | float] = {
     "ends": np.array([3]),
     "minus": np.array([-1]),
     "far": np.array([2**63 - 1]),
-    "three": np.array([7, 2, 2]),
+    "three": np.array([7, 2, 9]),
     "most": np.arange(T - 2),
     "many": np.arange(T // 2) + 1,
     "half": 0.5,
@@ -100,7 +100,7 @@ def test_of_the_last_layer_only_keys_and_values_are_of_all_tokens() -> None:
         ("y = Slice(m, first, ends, second)", 3),
         ("a = Gather<axis=1>(m, zero) c = Slice(m, first, second, second) y = Add(a, c)", 1),
         ("a = Gather<axis=1>(m, zero) c = Gather<axis=1>(m, last) y = Add(a, c)", 2),
-        ("a = Gather<axis=1>(m, three) c = Gather<axis=1>(m, zero) y = Add(a, c)", 3),
+        ("a = Gather<axis=1>(m, three) c = Gather<axis=1>(m, zero) y = Add(a, c)", 4),
         ("a = Gather<axis=1>(m, last) e = LayerNormalization(m, ones, b) c = Gather<axis=1>(e, zero) y = Add(a, c)", 2),
         ("a = Gather<axis=1>(m, zero) r = Relu(m) c = Gather<axis=1>(r, zero) y = Add(a, c)", 1),
     ],
@@ -221,6 +221,17 @@ def test_texts_may_be_of_any_length(pick: str) -> None:
     for n in (1, 5, 24):
         feed = {"x": floats(1, n, D)}
         np.testing.assert_allclose(outputs_of(found, feed)[0], outputs_of(model, feed)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_a_batch_may_come_one_behind_the_other() -> None:
+    """So onnxruntime writes products of three axes."""
+    flat = "f = Reshape(h, rows) m = Gemm(f, u) g = Relu(m) k = Reshape(g, batch) j = Tanh(k) l = Reshape(j, long)"
+    body = f"h = Add(x, places) {flat} n = Gemm(l, d) i = Reshape(n, again) r = Add(h, i)"
+    shapes = {"rows": [-1, D], "batch": [3, T, 2 * D], "long": [-1, 2 * D], "again": [3, T, D]}
+    for pick, n_read in (("Gather<axis=1>(r, last)", 1), ("Gather<axis=1>(r, three)", 3)):
+        constants = used_in(f"{body} y = {pick}", CONSTANTS) | {name: np.array(shape) for name, shape in shapes.items()}
+        found = narrowed(model_of(f"(float[3,{T},{D}] x) => (float[] y)", f"{body} y = {pick}", constants))
+        assert sizes_of(found, "Gemm") == [(3 * n_read, 2 * D), (3 * n_read, D)]
 
 
 def test_batches_may_be_of_any_size() -> None:

@@ -32,6 +32,7 @@ CONSTANTS: Mapping[str, Array | float] = {
     "one_row": floats(1, 4),
     "each_row": floats(30, 1),
     "turned": floats(4, 6),
+    "few": np.ones((1, 3, 5, 6), np.int64),
     "picks": np.random.default_rng(0).integers(-6, 6, (2, 3, 4, 7)),
 }
 X = "(float[2,3,5,6] x, float[2,3,5,6] z, bool[2,3,5,1] c, float[30,6] g, float[6,30] t)"
@@ -66,6 +67,7 @@ CASES: list[tuple[str, list[Axes | None]]] = [
     ("b = MatMul(x, w) y = Softmax(b)", [(0,), (1,), (2,), None]),
     ("y = Softmax<axis=1>(x)", [(0,), None, (2,), (3,)]),
     ("y = LayerNormalization(x, scale, scale)", [(0, None, None), (1, None, None), (2, None, None), None]),
+    ("y = LayerNormalization<axis=3>(x, scale, scale)", [(0, None, None), (1, None, None), (2, None, None), None]),
     ("y = LayerNormalization<axis=-2>(x, scales)", [(0, None), (1, None), None, None]),
     ("y = BatchNormalization(x, three, three, three, ones)", [(i, *[None] * 4) if i != 1 else None for i in range(4)]),
     ("y = ReduceMean(x, minus)", [(0, None), (1, None), (2, None), None]),
@@ -79,6 +81,8 @@ CASES: list[tuple[str, list[Axes | None]]] = [
     ("y = Concat<axis=1>(x, z)", [(0, 0), None, (2, 2), (3, 3)]),
     ("y = Slice(x, zero, half, last_axis)", [(0, *[None] * 3), (1, *[None] * 3), (2, *[None] * 3), None]),
     ("y = Gather<axis=1>(x, first)", [(0, None), (2, None), (3, None)]),
+    ("y = Gather(x, first)", [(1, None), (2, None), (3, None)]),
+    ("y = GatherElements(x, few)", [(None, 0), (1, 1), (2, 2), (3, 3)]),
     ("y = Gather<axis=1>(x, two)", [(0, None), None, (2, None), (3, None)]),
     ("y = GatherElements<axis=-1>(x, picks)", [(0, 0), (1, 1), None, (None, 3)]),
     ("y = CumSum(x, first)", [None, None, None, None]),
@@ -117,8 +121,9 @@ def changed_behind_the_first(values: Array, axis: int) -> Array:
     return np.where(first, values, other)
 
 
-def test_before_opset_13_a_softmax_is_of_all_axes_behind_its_own() -> None:
-    graph = Graph(model_of("(float[2,3,5] x) => (float[] y)", "y = Softmax<axis=1>(x)", opset=12))
+@pytest.mark.parametrize("softmax", ["Softmax", "Softmax<axis=1>"])
+def test_before_opset_13_a_softmax_is_of_all_axes_behind_its_own(softmax: str) -> None:
+    graph = Graph(model_of("(float[2,3,5] x) => (float[] y)", f"y = {softmax}(x)", opset=12))
     assert [axes_read(graph, graph.nodes[0], axis) for axis in range(3)] == [(0,), None, None]
 
 
