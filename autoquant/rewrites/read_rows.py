@@ -84,15 +84,14 @@ def _narrowed(graph: Graph) -> dict[int, _Narrowed]:
 def _together(graph: Graph, tensor: TensorName, wanted: Collection[_Rows | None]) -> _Rows | None:
     """The rows that all readers of a tensor read; None where one reads all, or other axes, and of many."""
     each = [rows for rows in wanted if rows is not None]
-    if not each or len(each) < len(wanted) or len({rows.axis for rows in each}) > 1:
+    axes = {rows.axis for rows in each}
+    if len(each) < len(wanted) or len(axes) != 1:
         return None
     if len(each) == 1:
         return each[0]
-    places, size = (
-        np.unique([place for rows in each for place in rows.places]),
-        (graph.sizes(tensor) or ())[each[0].axis],
-    )
-    return _Rows(each[0].axis, tuple(map(int, places))) if size is None or _are_few(places, size) else None
+    (axis,) = axes
+    places, size = np.unique([place for rows in each for place in rows.places]), (graph.sizes(tensor) or ())[axis]
+    return _Rows(axis, tuple(map(int, places))) if size is None or _are_few(places, size) else None
 
 
 def _needed(graph: Graph, node: Node, rows: _Rows) -> tuple[_Rows | None, ...] | None:
@@ -131,13 +130,12 @@ def _picked(graph: Graph, node: Node) -> _Rows | None:
     sizes = graph.sizes(node.inputs[0]) if node.inputs and node.op_type in _PICKING else None
     if not sizes or not all(map(graph.is_constant, node.inputs[1:])):
         return None
-    axes = (
-        axes_of(graph, node, len(sizes)) if node.op_type == "Slice" else (node.attributes.get("axis", 0) % len(sizes),)
-    )
+    is_slice = node.op_type == "Slice"
+    axes = axes_of(graph, node, len(sizes)) if is_slice else (node.attributes.get("axis", 0) % len(sizes),)
     if axes is None or len(axes) != 1:
         return None
     size = sizes[axes[0]]
-    places = _sliced(graph, node, size) if node.op_type == "Slice" else graph.constant(node.inputs[1])
+    places = _sliced(graph, node, size) if is_slice else graph.constant(node.inputs[1])
     if node.op_type == "GatherElements":
         places = np.unique(places % size) if size else places
     if places.ndim > 1 or not _are_few(places, size):
