@@ -19,6 +19,8 @@ CONSTANTS: Mapping[str, Array | float] = {
     "depth": floats(4, 1, 3, 3),
     "c": floats(4, 1, 1),
     "places": floats(1, 4, 9, 8),
+    "rows": floats(9, 1),
+    "last": np.array([3]),
     "scale": np.abs(floats(4)) + 0.1,
     "s": floats(4),
     "half": 0.5,
@@ -114,11 +116,19 @@ def test_lines_have_places_too() -> None:
         f"b, i = MaxPool<kernel_shape=[2,2]>(x) f = {BY_TWO}(b, v) j = Cast<to=1>(i) m = ReduceMax(j) y = Add(f, m)",
         f"b = {THREE}(x, w) t = Softmax<axis=2>(b) y = {BY_TWO}(t, v)",
         f"b = {THREE}(x, w) t = Add(b, places) y = {BY_TWO}(t, v)",
+        f"b = {THREE}(x, w) t = Add(b, rows) y = {BY_TWO}(t, v)",
+        f"b = {THREE}(x, w) m = ReduceMean(x, last) t = Mul(b, m) y = {BY_TWO}(t, v)",
     ],
 )
 def test_what_reads_more_or_has_no_window_stays(body: str) -> None:
     model = model_with(body)
     assert skip_places(model) is model
+
+
+def test_a_window_of_more_places_reads_what_is_there_as_a_whole() -> None:
+    both = NEXT.replace("y =", "k =")
+    found = skipped(model_with(f"{BLOCK} {both} h = Conv<strides=[2,2], pads=[1,1,1,1]>(x, w) y = Add(k, h)"))
+    assert strides_of(found)["b"] == strides_of(found)["h"] == [2, 2]
 
 
 def test_outputs_of_the_model_stay_whole() -> None:
