@@ -14,13 +14,14 @@ from autoquant.model.copies import Model, opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.kept import graph_of
 from autoquant.model.opsets import SLICE_HAS_INPUTS
+from autoquant.rewrites.directions import RECURRENT, is_read_at_an_end, run_to_step
 from autoquant.rewrites.edits import Edit
 from autoquant.rewrites.moves import FAR, axes_of
 from autoquant.rewrites.row_wise import axes_read
 
 __all__ = ["compute_read_rows"]
 
-_PAYING = ("Gemm", "LayerNormalization", "MatMul")
+_PAYING = ("Gemm", "LayerNormalization", "MatMul", *RECURRENT)
 """What takes longer than to pick rows."""
 _FEWEST_SAVED = 8
 """Rows: to pick some costs as much as to compute a few more."""
@@ -99,6 +100,8 @@ def _needed(graph: Graph, node: Node, rows: _Rows) -> tuple[_Rows | None, ...] |
     axes = axes_read(graph, node, rows.axis)
     if axes is not None:
         return tuple(None if axis is None else _Rows(axis, rows.places) for axis in axes)
+    if is_read_at_an_end(graph, node, rows.axis, rows.places):
+        return (None,) * len(node.inputs)
     regrouped = _regrouped(graph, node, rows) if node.op_type in ("Flatten", "Reshape") else None
     return None if regrouped is None else (regrouped, *(None for _ in node.inputs[1:]))
 
@@ -203,6 +206,9 @@ class _Written:
 
     def _narrow(self, node: Node, each: _Narrowed) -> Iterator[onnx.NodeProto]:
         proto = self.edit.graph.copy_of(node)
+        if node.op_type in RECURRENT:
+            *others, proto = run_to_step(self.edit, node, each.rows.places[0])
+            yield from others
         for i, (name, rows) in enumerate(zip(node.inputs, each.read, strict=True)):
             if rows is not None:
                 if (name, rows) not in self.names:
