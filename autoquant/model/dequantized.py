@@ -64,10 +64,10 @@ def _dequantize(found: onnx.ModelProto, graph: Graph, quantized: Graph) -> None:
         if other is None:
             continue
         for position, tensor in enumerate(other.inputs):
-            value = _dequantized(tensor, quantized)
+            name = node.inputs[position] if position < len(node.inputs) else TensorName("")
+            value = _stands_for(tensor, quantized, name, graph)
             if value is None:
                 continue
-            name = node.inputs[position] if position < len(node.inputs) else TensorName("")
             if not name:
                 name = graph.free_name(f"{node.name}_bias", values)
             elif name in graph.pinned or (name in values and not np.array_equal(values[name], value)):
@@ -187,3 +187,25 @@ def _dequantized(tensor: TensorName, graph: Graph) -> Floats | None:
         shape[node.attributes.get("axis", 1)] = -1
         scale, zero_point = scale.reshape(shape), zero_point.reshape(shape if zero_point.ndim else ())
     return np.asarray(((integers - zero_point) * scale).astype(np.float32))
+
+
+def _stands_for(tensor: TensorName, quantized: Graph, name: TensorName, graph: Graph) -> npt.NDArray[np.generic] | None:
+    """What a tensor of a member is of which the tool makes its integers; None for one that is not constant."""
+    value = _dequantized(tensor, quantized)
+    is_given = value is not None and _gives(graph, name, quantized.producer[tensor], quantized)
+    return graph.constant(name) if is_given else value
+
+
+def _gives(graph: Graph, name: TensorName, dequantizing: Node, quantized: Graph) -> bool:
+    """Whether a constant has the range and, rounded to nearest, the integers that a member has of it.
+
+    What these stand for may have a smaller range: where both ends of it are halfway between two integers, these have
+    one step less.
+    """
+    integers, *others = (quantized.constant(each) for each in dequantizing.inputs)
+    if not graph.is_constant(name) or len(others) < 2 or others[0].ndim or not integers.size:
+        return False
+    given, (scale, zero_point), types = graph.constant(name), others, np.iinfo(integers.dtype)
+    span = max(float(given.max()), 0.0) - min(float(given.min()), 0.0)
+    nearest = np.clip(np.rint(given / scale) + zero_point, types.min, types.max)
+    return bool(np.float32(span / (types.max - types.min)) == scale and np.array_equal(nearest, integers))

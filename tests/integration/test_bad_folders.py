@@ -78,7 +78,7 @@ def test_a_full_disk_leaves_no_front(search: Command, mount: Path, size: str) ->
 def test_a_full_temporary_folder_is_no_fault_of_the_model(
     mount: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remount(mount, "size=48k")
+    remount(mount, "size=16k")
     monkeypatch.setattr(tempfile, "tempdir", str(mount))
     result = run_command(command, "example:digits")
     assert result.exit_code == 2

@@ -159,3 +159,17 @@ def test_a_file_that_cannot_be_read_is_a_model_error(broken: str, tmp_path: Path
     (tmp_path / broken).write_bytes(b"no model")
     with pytest.raises(ModelError, match=broken):
         float_model(tmp_path / "member.onnx", tmp_path / "prepared.onnx")
+
+
+def test_a_constant_whose_integers_have_one_step_less_is_as_it_was(tmp_path: Path) -> None:
+    """Of what the integers stand for the tool would make another scale: both ends are about halfway between two."""
+    given = np.array([-2.3233135, 0.0, 1.0, 2.3062177], np.float32)
+    scale, zero_point = np.array((float(given[3]) - float(given[0])) / 65535, np.float32), np.array(32889, np.uint16)
+    nearest = np.rint(given / scale) + zero_point
+    assert (nearest[0], nearest[3]) == (1, 65535)
+    prepared = model_of("(float[2,4] x) => (float[2,4] y)", "y = Add(x, c)", {"c": given})
+    for integers, expected in ((nearest, given), (nearest - 1, (nearest - 1 - zero_point) * scale)):
+        constants: Constants = {"q": integers.astype(np.uint16), "s": scale, "z": zero_point}
+        body = "d = DequantizeLinear(q, s, z) y = Add(x, d)"
+        found = changed(prepared, model_of("(float[2,4] x) => (float[2,4] y)", body, constants), tmp_path)
+        np.testing.assert_allclose(constants_of(found)["c"], expected, rtol=1e-6)
