@@ -14,14 +14,16 @@ from autoquant.model.copies import Model, opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.kept import graph_of
 from autoquant.model.opsets import SLICE_HAS_INPUTS
+from autoquant.model.windows import SPATIAL
 from autoquant.rewrites.directions import RECURRENT, is_read_at_an_end, run_to_step
 from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.lattices import lattice_of
 from autoquant.rewrites.moves import FAR, axes_of
 from autoquant.rewrites.row_wise import axes_read
 
 __all__ = ["compute_read_rows"]
 
-_PAYING = ("Gemm", "LayerNormalization", "MatMul", *RECURRENT)
+_PAYING = ("Conv", "Gemm", "LayerNormalization", "MatMul", *RECURRENT)
 """What takes longer than to pick rows."""
 _FEWEST_SAVED = 8
 """Rows: to pick some costs as much as to compute a few more."""
@@ -88,11 +90,10 @@ def _together(graph: Graph, tensor: TensorName, wanted: Collection[_Rows | None]
     axes = {rows.axis for rows in each}
     if len(each) < len(wanted) or len(axes) != 1:
         return None
-    if len(each) == 1:
-        return each[0]
-    (axis,) = axes
-    places, size = np.unique([place for rows in each for place in rows.places]), (graph.sizes(tensor) or ())[axis]
-    return _Rows(axis, tuple(map(int, places))) if size is None or _are_few(places, size) else None
+    (axis,), size = axes, (graph.sizes(tensor) or ())[next(iter(axes))]
+    places = np.unique([place for rows in each for place in rows.places]) if len(each) > 1 else np.array(each[0].places)
+    is_at_ends = size is None and set(places) <= {-1, 0}
+    return _Rows(axis, tuple(map(int, places))) if is_at_ends or _are_few(places, size) else None
 
 
 def _needed(graph: Graph, node: Node, rows: _Rows) -> tuple[_Rows | None, ...] | None:
@@ -100,6 +101,10 @@ def _needed(graph: Graph, node: Node, rows: _Rows) -> tuple[_Rows | None, ...] |
     axes = axes_read(graph, node, rows.axis)
     if axes is not None:
         return tuple(None if axis is None else _Rows(axis, rows.places) for axis in axes)
+    lattice = lattice_of(graph, node, rows.axis, rows.places)
+    if lattice is not None:
+        is_whole = len(lattice.places) == (graph.sizes(node.inputs[0]) or ())[rows.axis]
+        return (None if is_whole else _Rows(rows.axis, lattice.places), *(None for _ in node.inputs[1:]))
     if is_read_at_an_end(graph, node, rows.axis, rows.places):
         return (None,) * len(node.inputs)
     regrouped = _regrouped(graph, node, rows) if node.op_type in ("Flatten", "Reshape") else None
@@ -214,6 +219,9 @@ class _Written:
                 if (name, rows) not in self.names:
                     yield from self._pick(name, rows)
                 proto.input[i] = self.names[name, rows]
+        lattice = lattice_of(self.edit.graph, node, each.rows.axis, each.rows.places)
+        if lattice is not None:
+            lattice.set(proto, self.edit.graph.rank(node.inputs[0]) - SPATIAL)
         if node.op_type == "Reshape":
             sizes = [-1 if size is None else size for size in self.edit.graph.sizes(node.outputs[0]) or ()]
             sizes[each.rows.axis] = len(each.rows.places)
