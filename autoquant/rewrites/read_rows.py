@@ -56,7 +56,8 @@ def compute_read_rows(model: Model) -> Model:
     """Rows that are read are computed alone, as the last layer of a classifier that reads the first token of it.
 
     There keys and values are of all tokens, and queries, what comes out of attention and the layers behind it of the
-    token that is read. The argument stays as it is, and is given back where there is nothing to do.
+    token that is read. Convs read the places that those that are read follow from, and of a layer that runs both ways
+    one runs the step that is read alone. The argument stays as it is, and is given back where there is nothing to do.
     """
     if opset_of(model) < SLICE_HAS_INPUTS:
         return model
