@@ -108,8 +108,7 @@ def _axes(graph: Graph, node: Node) -> _Axes | None:
         any(node.inputs[1:]) and not graph.is_constant(node.inputs[1])
     ):
         return None
-    named = axes_of(graph, node, rank)
-    taken = range(rank) if named is None else named
+    taken = axes_of(graph, node, rank) or range(rank)
     return _Axes(frozenset(taken), rank, are_kept=bool(node.attributes.get("keepdims", 1)))
 
 

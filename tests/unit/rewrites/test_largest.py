@@ -32,6 +32,7 @@ CONSTANTS: Mapping[str, Array | float] = {
     "axes": np.array([2, 3]),
     "third": np.array([2]),
     "front": np.array([0]),
+    "none": np.array([], np.int64),
 }
 POOL = "MaxPool<kernel_shape=[2,2], strides=[2,2]>"
 GLOBAL = "GlobalMaxPool"
@@ -201,6 +202,13 @@ def test_a_constant_that_widens_what_is_read_stays() -> None:
 def test_of_what_more_is_read_than_the_largest_values_nothing_moves(outputs: str) -> None:
     model = model_with("a = Elu(x) y, i = MaxPool<kernel_shape=[2,2], strides=[2,2]>(a)", outputs=outputs)
     assert take_largest_first(model) is model
+
+
+@pytest.mark.parametrize("reduced", ["ReduceMax(a, none)", "ReduceMin<keepdims=0>(a, none)"])
+def test_no_axes_are_all(reduced: str) -> None:
+    model = model_with(f"a = Mul(x, each) y = {reduced}")
+    assert take_largest_first(model) is model
+    assert op_types(moved(model_with(f"a = Elu(x) y = {reduced}")))[-1] == "Elu"
 
 
 def test_integers_stay() -> None:
