@@ -163,8 +163,10 @@ def _constant_behind(graph: Graph, node: Node, axes: _Axes | None) -> _Values | 
     values = graph.constant(node.inputs[slot])
     if (slot == 0 and node.op_type not in _IN_ANY_ORDER) or not _is_rising(node, values):
         return None
+    if values.ndim > graph.rank(source):
+        return None
     if values.size == 1:
-        return values.reshape(()) if values.ndim <= graph.rank(source) else None
+        return values.reshape(())
     return None if axes is None else axes.behind(values)
 
 

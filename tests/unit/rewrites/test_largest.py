@@ -17,6 +17,7 @@ CONSTANTS: Mapping[str, Array | float] = {
     "one": np.full(1, 0.5, np.float32),
     "four": np.full((1,) * 4, 0.5, np.float32),
     "channels": floats(1, 3, 1, 1),
+    "batches": np.abs(floats(2, 1, 1, 1, 1)) + 0.1,
     "wide": np.full((1,) * 5, 0.5, np.float32),
     "negative": -0.5,
     "zero": 0.0,
@@ -193,9 +194,24 @@ def test_what_would_change_values_or_save_nothing_stays(body: str) -> None:
     assert take_largest_first(model) is model
 
 
-def test_a_constant_that_widens_what_is_read_stays() -> None:
-    model = model_with("a = Add(x, wide) y = ReduceMax(a)")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = Add(x, wide) y = ReduceMax(a)",
+        "a = Mul(x, batches) y = GlobalMaxPool(a)",
+        "a = Add(x, batches) y = ReduceMax<keepdims=0>(a, third)",
+    ],
+)
+def test_a_constant_that_widens_what_is_read_stays(body: str) -> None:
+    model = model_with(body)
     assert take_largest_first(model) is model
+
+
+def test_where_the_rank_is_not_known_numbers_alone_go_behind() -> None:
+    model = model_with("a = Add(x, each) b = Elu(a) y = ReduceMax(b)")
+    for value in model.graph.value_info:
+        value.type.tensor_type.ClearField("shape")
+    assert op_types(take_largest_first(model)) == ["Add", "ReduceMax", "Elu"]
 
 
 @pytest.mark.parametrize("outputs", ["float[] y, float[] a", "float[] y, int64[] i"])
