@@ -44,10 +44,10 @@ def axes_read(graph: Graph, node: Node, axis: int) -> Axes | None:
     return None if found is None or all(each is None for each in found) else found
 
 
-def _by_element(graph: Graph, node: Node, axis: int) -> Axes | None:
-    """Of inputs that are broadcast."""
+def _by_element(graph: Graph, node: Node, axis: int, first: int = 0) -> Axes | None:
+    """Of inputs that are broadcast, from the first of these on."""
     written, axes = graph.sizes(node.outputs[0]) or (), list[int | None]()
-    for name in node.inputs:
+    for name in node.inputs[first:]:
         sizes = graph.sizes(name) if name else ()
         if sizes is None:
             return None
@@ -76,18 +76,14 @@ def _by_gemm(graph: Graph, node: Node, axis: int) -> Axes | None:
     """Rows are of the first matrix, columns of the second one."""
     turned = [bool(node.attributes.get(name, 0)) for name in ("transA", "transB")]
     factors = (int(turned[0]), None) if axis == 0 else (None, int(not turned[1]))
-    if len(node.inputs) < 3:
-        return factors
-    bias = graph.sizes(node.inputs[2])
-    if bias is None:
-        return None
-    own = axis - 2 + len(bias)
-    return (*factors, None if own < 0 or bias[own] == 1 else own)
+    bias = _by_element(graph, node, axis, len(factors))
+    return None if bias is None else (*factors, *bias)
 
 
 def _beside_normalised(graph: Graph, node: Node, axis: int) -> Axes | None:
+    """Scales may be of each row."""
     first = int(node.attributes.get("axis", -1)) % graph.rank(node.inputs[0])
-    return _first_alone(node, axis if axis < first else None)
+    return _by_element(graph, node, axis) if axis < first else None
 
 
 def _beside_channels(_: Graph, node: Node, axis: int) -> Axes | None:

@@ -69,6 +69,8 @@ CASES: list[tuple[str, list[Axes | None]]] = [
     ("y = LayerNormalization(x, scale, scale)", [(0, None, None), (1, None, None), (2, None, None), None]),
     ("y = LayerNormalization<axis=3>(x, scale, scale)", [(0, None, None), (1, None, None), (2, None, None), None]),
     ("y = LayerNormalization<axis=-2>(x, scales)", [(0, None), (1, None), None, None]),
+    ("y = LayerNormalization(x, scales, scale)", [(0, None, None), (1, None, None), (2, 0, None), None]),
+    ("y = LayerNormalization(x, batch, places)", [(0, 0, None), (1, None, 0), (2, None, 1), None]),
     ("y = BatchNormalization(x, three, three, three, ones)", [(i, *[None] * 4) if i != 1 else None for i in range(4)]),
     ("y = ReduceMean(x, minus)", [(0, None), (1, None), (2, None), None]),
     ("y = ReduceSum<keepdims=0>(x, one_axis)", [(0, None), (2, None), (3, None)]),
@@ -130,6 +132,11 @@ def test_before_opset_13_a_softmax_is_of_all_axes_behind_its_own(softmax: str) -
 def test_of_a_bias_of_unknown_size_nothing_is_known() -> None:
     graph = Graph(model_of("(float[5,6] x, float[] b) => (float[] y)", "y = Gemm(x, w, b)", {"w": floats(6, 4)}))
     assert axes_read(graph, graph.nodes[0], 0) is None
+
+
+def test_a_bias_of_open_size_may_be_one_number() -> None:
+    graph = Graph(model_of("(float[5,6] x, float[n] b) => (float[] y)", "y = Gemm(x, w, b)", {"w": floats(6, 4)}))
+    assert [axes_read(graph, graph.nodes[0], axis) for axis in range(2)] == [(0, None, None), None]
 
 
 def test_what_has_an_open_size_has_a_first_and_a_last_place() -> None:
