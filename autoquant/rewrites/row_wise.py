@@ -86,8 +86,9 @@ def _beside_normalised(graph: Graph, node: Node, axis: int) -> Axes | None:
     return _by_element(graph, node, axis) if axis < first else None
 
 
-def _beside_channels(_: Graph, node: Node, axis: int) -> Axes | None:
-    return _first_alone(node, None if axis == 1 else axis)
+def _beside_channels(graph: Graph, node: Node, axis: int) -> Axes | None:
+    """Before opset 9 scales may be of each place."""
+    return _first_alone(node, None if axis == 1 or graph.rank(node.inputs[1]) > 1 else axis)
 
 
 def _beside_softmax(graph: Graph, node: Node, axis: int) -> Axes | None:

@@ -129,6 +129,12 @@ def test_before_opset_13_a_softmax_is_of_all_axes_behind_its_own(softmax: str) -
     assert [axes_read(graph, graph.nodes[0], axis) for axis in range(3)] == [(0,), None, None]
 
 
+def test_scales_of_each_place_are_read_with_it() -> None:
+    body = "y = BatchNormalization<spatial=0>(x, scales, scales, scales, scales)"
+    graph = Graph(model_of("(float[2,5,6] x) => (float[] y)", body, used_in(body, CONSTANTS), opset=8))
+    assert [axes_read(graph, graph.nodes[0], axis) for axis in range(3)] == [None, None, None]
+
+
 def test_of_a_bias_of_unknown_size_nothing_is_known() -> None:
     graph = Graph(model_of("(float[5,6] x, float[] b) => (float[] y)", "y = Gemm(x, w, b)", {"w": floats(6, 4)}))
     assert axes_read(graph, graph.nodes[0], 0) is None
