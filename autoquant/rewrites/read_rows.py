@@ -28,6 +28,8 @@ _PAYING = ("Conv", "Gemm", "LayerNormalization", "MatMul", *RECURRENT)
 _FEWEST_SAVED = 8
 """Rows: to pick some costs as much as to compute a few more."""
 _PICKING = ("Gather", "GatherElements", "Slice")
+_ENDS = frozenset({0, -1})
+"""The places that an axis of any size has."""
 _Places = npt.NDArray[np.int64]
 
 
@@ -86,14 +88,17 @@ def _narrowed(graph: Graph) -> dict[int, _Narrowed]:
 
 
 def _together(graph: Graph, tensor: TensorName, wanted: Collection[_Rows | None]) -> _Rows | None:
-    """The rows that all readers of a tensor read; None where one reads all, or other axes, and of many."""
+    """The rows that all readers of a tensor read; None where one reads all, or other axes, and of many.
+
+    Where a Concat says how long an axis is that is open before it, what is broadcast there may have its ends alone.
+    """
     each = [rows for rows in wanted if rows is not None]
     axes = {rows.axis for rows in each}
     if len(each) < len(wanted) or len(axes) != 1:
         return None
     (axis,), size = axes, (graph.sizes(tensor) or ())[next(iter(axes))]
     places = np.unique([place for rows in each for place in rows.places]) if len(each) > 1 else np.array(each[0].places)
-    is_at_ends = size is None and set(places) <= {-1, 0}
+    is_at_ends = size is None and set(places) <= _ENDS
     return _Rows(axis, tuple(map(int, places))) if is_at_ends or _are_few(places, size) else None
 
 
@@ -165,7 +170,7 @@ def _sliced(graph: Graph, node: Node, size: int | None) -> _Places:
 def _are_few(places: _Places, size: int | None) -> bool:
     """Whether it pays to compute these alone."""
     if size is None:
-        return places.size == 1 and int(places.item()) in (0, -1)
+        return places.size == 1 and int(places.item()) in _ENDS
     return 0 < places.size <= min(size // 2, size - _FEWEST_SAVED)
 
 

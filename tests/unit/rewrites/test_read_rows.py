@@ -261,6 +261,13 @@ def test_of_a_length_that_is_open_only_the_ends_are_known(pick: str) -> None:
     assert compute_read_rows(model) is model
 
 
+def test_what_is_joined_may_be_as_long_only_at_run_time() -> None:
+    body = "m = MatMul(x, z) s = Concat<axis=1>(m, others) y = Gather<axis=0>(s, minus)"
+    constants = used_in(body, CONSTANTS) | {"others": floats(T, 1, D)}
+    model = model_of(f"(float[n,2,{D}] x, float[k,{D},{D}] z) => (float[] y)", body, constants)
+    assert compute_read_rows(model) is model
+
+
 @pytest.mark.parametrize("picked", ["near", "behind"])
 def test_of_scores_of_distances_those_that_there_are_are_computed(picked: str) -> None:
     """Attention of DeBERTa, which has columns for 512 of them."""
