@@ -122,7 +122,7 @@ def _regrouped(graph: Graph, node: Node, rows: _Rows) -> _Rows | None:
     read, written = graph.shape(node.inputs[0]) or (), graph.shape(node.outputs[0]) or ()
     behind = math.prod(written[rows.axis + 1 :])
     axis = next((i for i, size in enumerate(read) if size > 1 and math.prod(read[i + 1 :]) == behind), None)
-    if axis is None or not behind:
+    if axis is None or not written or not behind:
         return None
     ours, theirs = written[rows.axis], read[axis]
     if theirs % ours == 0:
@@ -151,7 +151,7 @@ def _picked(graph: Graph, node: Node) -> _Rows | None:
     size = sizes[axes[0]]
     places = _sliced(graph, node, size) if is_slice else graph.constant(node.inputs[1])
     if node.op_type == "GatherElements":
-        places = np.unique(places % size) if size else places
+        places = np.unique(places % size if size else places[:0])
     if places.ndim > 1 or not _are_few(places, size):
         return None
     return _Rows(axes[0], tuple(int(place) if size is None else int(place) % size for place in places.ravel()))

@@ -36,6 +36,7 @@ CONSTANTS: Mapping[str, Array | float] = {
     "copied": np.array([0, -1, D]),
     "copied_heads": np.array([0, -1, 2, 4]),
     "two": np.array([2]),
+    "column": floats(D, 1),
     "keys": floats(D, 4 * T),
     "near": np.arange(T)[None, :, None] - np.arange(T)[None, None, :] + T,
     "behind": np.arange(T)[None, :, None] - np.arange(T)[None, None, :] - T,
@@ -258,6 +259,19 @@ def test_batches_may_be_of_any_size() -> None:
 )
 def test_of_a_length_that_is_open_only_the_ends_are_known(pick: str) -> None:
     model = model_with(f"m = MatMul(x, w) y = {pick}", signature=f"(float[1,n,{D}] x) => (float[] y)")
+    assert compute_read_rows(model) is model
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_of_rows_that_are_regrouped_at_run_time_nothing_is_known(axis: int) -> None:
+    body = f"m = MatMul(x, w) r = Reshape(m, s) y = Gather<axis={axis}>(r, zero)"
+    model = model_with(body, signature=f"(float[{T},{D}] x, int64[2] s) => (float[] y)")
+    assert compute_read_rows(model) is model
+
+
+def test_of_a_line_of_open_length_no_elements_are_gathered() -> None:
+    body = "m = MatMul(x, column) q = Squeeze(m, minus) y = GatherElements(q, first)"
+    model = model_with(body, signature=f"(float[n,{D}] x) => (float[] y)")
     assert compute_read_rows(model) is model
 
 
