@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx
 
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import LINEAR, Kind, clip_bounds, kind_of
+from autoquant.model.ops import LINEAR, Kind, kind_of
 from autoquant.model.windows import SPATIAL
 from autoquant.rewrites.affine import applied
 from autoquant.rewrites.edits import Edit, of_each_node
@@ -19,7 +19,7 @@ from autoquant.rewrites.moves import axes_of, only_moves
 
 __all__ = ["is_pool_of_values", "take_largest_first"]
 
-_RISING = frozenset({"Atan", "Erf", "Exp", "Log", "Sigmoid", "Softplus", "Softsign", "Sqrt", "Tanh"})
+_RISING = frozenset({"Atan", "Clip", "Erf", "Exp", "Log", "Relu", "Sigmoid", "Softplus", "Softsign", "Sqrt", "Tanh"})
 _RISING_BY = {
     "Celu": ("alpha",),
     "Elu": ("alpha",),
@@ -146,8 +146,6 @@ def _keeps_order(graph: Graph, node: Node, axes: _Axes | None) -> bool:
     """
     if node.op_type in _RISING_BY:
         return all(node.attributes.get(name, 0.0) >= 0 for name in _RISING_BY[node.op_type])
-    if kind_of(node) is Kind.CLIPPING:
-        return clip_bounds(node, graph) is not None
     if node.op_type == "BatchNormalization":
         found = applied(graph, node, node.inputs[0], 0, 1)
         is_alike = axes is not None and min(axes.taken, default=0) >= SPATIAL

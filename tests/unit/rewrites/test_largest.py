@@ -19,6 +19,7 @@ CONSTANTS: Mapping[str, Array | float] = {
     "channels": floats(1, 3, 1, 1),
     "batches": np.abs(floats(2, 1, 1, 1, 1)) + 0.1,
     "wide": np.full((1,) * 5, 0.5, np.float32),
+    "pair": floats(2, 1, 1, 1),
     "negative": -0.5,
     "zero": 0.0,
     "infinite": np.array(np.inf, np.float32),
@@ -28,7 +29,9 @@ CONSTANTS: Mapping[str, Array | float] = {
     "rows": np.abs(floats(8, 1)) + 0.1,
     "last": np.abs(floats(6)) + 0.1,
     "scale": np.abs(floats(3)) + 0.1,
+    "flat": np.array([1.0, 0.0, 1.0], np.float32),
     "falling": np.array([1.0, -1.0, 1.0], np.float32),
+    "four_scales": np.abs(floats(4)) + 0.1,
     "shift": floats(3),
     "axes": np.array([2, 3]),
     "third": np.array([2]),
@@ -63,6 +66,8 @@ def moved(model: onnx.ModelProto) -> onnx.ModelProto:
         "Tanh(x)",
         "Exp(x)",
         "Erf(x)",
+        "Atan(x)",
+        "Softsign(x)",
         "PRelu(x, each)",
         "PRelu(x, zero)",
         "Add(x, signed)",
@@ -74,6 +79,7 @@ def moved(model: onnx.ModelProto) -> onnx.ModelProto:
         "Add(x, channels)",
         "Div(x, each)",
         "Max(x, negative)",
+        "Max(negative, x)",
         "Min(signed, x)",
         "BatchNormalization(x, scale, shift, shift, scale)",
     ],
@@ -85,6 +91,24 @@ def test_what_keeps_the_order_of_values_goes_behind_a_pool(rising: str, pool: st
     kept = rising.partition("(")[0].partition("<")[0]
     assert op_types(found) == [pool.partition("<")[0], kept]
     assert [node.name for node in found.graph.node] == ["y", "a"]
+
+
+@pytest.mark.parametrize("rising", ["Log", "Sqrt"])
+def test_what_takes_no_negative_numbers_goes_behind_a_pool(rising: str) -> None:
+    assert op_types(moved(model_with(f"p = Abs(x) a = {rising}(p) y = {POOL}(a)"))) == ["Abs", "MaxPool", rising]
+
+
+def test_bounds_may_be_computed() -> None:
+    model = model_of(
+        "(float[2,3,8,6] x, float n) => (float[] y)", f"l = Neg(n) e = Elu(x) a = Clip(e, l) y = {POOL}(a)"
+    )
+    feed = {"x": floats(2, 3, 8, 6), "n": np.array(0.5, np.float32)}
+    assert op_types(rewritten(take_largest_first, model, feed)) == ["Neg", "MaxPool", "Elu", "Clip"]
+
+
+def test_a_constant_of_the_right_shape_is_kept() -> None:
+    found = moved(model_with(f"a = Mul(x, each) b = Add(a, number) y = {POOL}(b)"))
+    assert set(constants_of(found)) == {"each", "number"}
 
 
 def test_several_keep_their_order() -> None:
@@ -128,6 +152,12 @@ def test_what_only_moves_values_stays_where_it_is() -> None:
     assert op_types(found) == ["Conv", "Slice", "Unsqueeze", "Squeeze", "MaxPool", "Elu"]
 
 
+def test_a_batchnormalization_does_not_pass_what_moves_values() -> None:
+    body = f"a = BatchNormalization(x, scale, shift, shift, scale) t = Transpose<perm=[0,1,3,2]>(a) y = {POOL}(t)"
+    model = model_with(body)
+    assert take_largest_first(model) is model
+
+
 def test_a_number_passes_what_moves_values_and_one_for_each_channel_does_not() -> None:
     turned = "t = Transpose<perm=[0,1,3,2]>(a)"
     assert op_types(moved(model_with(f"a = Mul(x, one) {turned} y = {POOL}(t)"))) == [
@@ -145,6 +175,10 @@ def test_a_number_passes_what_moves_values_and_one_for_each_channel_does_not() -
         (f"c = Conv(x, w) r = Relu(c) e = Elu(r) y = {POOL}(e)", ["Conv", "Relu", "MaxPool", "Elu"]),
         (f"c = Conv(x, w) a = Add(c, number) m = Mul(a, number) e = Elu(m) y = {POOL}(e)",
          ["Conv", "Add", "Mul", "MaxPool", "Elu"]),
+        (f"c = Conv(x, w) a = BatchNormalization(c, four_scales, four_scales, four_scales, four_scales) e = Elu(a)"
+         f" y = {POOL}(e)", ["Conv", "BatchNormalization", "MaxPool", "Elu"]),
+        (f"c = Conv(x, w) t = Transpose<perm=[0,1,3,2]>(c) a = Sub(t, number) d = Div(a, number) e = Elu(d)"
+         f" y = {POOL}(e)", ["Conv", "Transpose", "Sub", "Div", "MaxPool", "Elu"]),
         (f"c = Conv(x, w) a = Add(c, number) r = Relu(a) m = Mul(r, number) y = {POOL}(m)",
          ["Conv", "Add", "Relu", "MaxPool", "Mul"]),
         ("c = MatMul(x, matrix) r = Relu(c) e = Exp(r) y = ReduceMax(e)", ["MatMul", "Relu", "ReduceMax", "Exp"]),
@@ -173,10 +207,20 @@ def test_what_is_absorbed_by_what_is_before_stays_there(body: str, expected: lis
         f"a = Add(x, last) y = {POOL}(a)",
         f"a = Add(x, rows) y = {POOL}(a)",
         f"a = Add(x, x) y = {POOL}(a)",
+        f"a = PRelu(number, x) y = {POOL}(a)",
+        f"a = Max(x, number, x) y = {POOL}(a)",
+        "a = Add(x, pair) y = ReduceMax(a, front)",
         f"a = Elu<alpha=-1.0>(x) y = {POOL}(a)",
+        f"a = Celu<alpha=-1.0>(x) y = {POOL}(a)",
+        f"a = HardSigmoid<alpha=-1.0>(x) y = {POOL}(a)",
+        f"a = LeakyRelu<alpha=-1.0>(x) y = {POOL}(a)",
+        f"a = Selu<alpha=-1.0>(x) y = {POOL}(a)",
         f"a = Selu<gamma=-1.0>(x) y = {POOL}(a)",
         f"a = Abs(x) y = {POOL}(a)",
         f"a = BatchNormalization(x, falling, shift, shift, scale) y = {POOL}(a)",
+        f"a = BatchNormalization(x, flat, shift, shift, scale) y = {POOL}(a)",
+        f"s = Abs(shift) a = BatchNormalization(x, s, shift, shift, scale) y = {POOL}(a)",
+        "a = RandomNormal<shape=[2,6]>() y = ReduceMax(a)",
         "a = BatchNormalization(x, scale, shift, shift, scale) y = ReduceMax(a)",
         "a = Mul(x, each) y = ReduceMax(a)",
         "a = Add(x, rows) y = ReduceMax(a, third)",
@@ -207,11 +251,12 @@ def test_a_constant_that_widens_what_is_read_stays(body: str) -> None:
     assert take_largest_first(model) is model
 
 
-def test_where_the_rank_is_not_known_numbers_alone_go_behind() -> None:
-    model = model_with("a = Add(x, each) b = Elu(a) y = ReduceMax(b)")
+@pytest.mark.parametrize("kept", ["Add(x, each)", "Add(x, last)", "BatchNormalization(x, scale, shift, shift, scale)"])
+def test_where_the_rank_is_not_known_numbers_alone_go_behind(kept: str) -> None:
+    model = model_with(f"a = {kept} b = Elu(a) y = ReduceMax(b)")
     for value in model.graph.value_info:
         value.type.tensor_type.ClearField("shape")
-    assert op_types(take_largest_first(model)) == ["Add", "ReduceMax", "Elu"]
+    assert op_types(take_largest_first(model)) == [kept.partition("(")[0], "ReduceMax", "Elu"]
 
 
 @pytest.mark.parametrize("outputs", ["float[] y, float[] a", "float[] y, int64[] i"])
@@ -239,7 +284,7 @@ def test_axes_that_are_computed_leave_numbers_alone_to_move() -> None:
 
 
 def test_positions_that_are_moved_are_no_values() -> None:
-    body = "o = Add(x, two) s = Slice(table, x, o) y = ReduceMax(s)"
+    body = "o = Add(x, two) s = Slice(table, o, x) y = ReduceMax(s)"
     constants = {"two": np.array([2]), "table": floats(6)}
     model = model_of("(int64[1] x) => (float[] y)", body, constants)
     assert take_largest_first(model) is model
