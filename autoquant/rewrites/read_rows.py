@@ -77,13 +77,13 @@ def _narrowed(graph: Graph) -> dict[int, _Narrowed]:
     """Nodes, by index, of which all that is read are few rows, and which compute one row from one."""
     found, read = dict[int, _Narrowed](), dict[TensorName, set[_Rows | None]]()
     for node in reversed(graph.nodes):
-        is_inside = len(node.outputs) == 1 and node.outputs[0] not in graph.pinned
-        rows = _together(graph, node.outputs[0], read.get(node.outputs[0], set())) if is_inside else None
+        name = node.outputs[0]
+        rows = None if name in graph.pinned else _together(graph, name, read.get(name, set()))
         needed = None if rows is None else _needed(graph, node, rows)
         if rows is not None and needed is not None:
             found[node.index] = _Narrowed(rows, needed)
-        for name, each in zip(node.inputs, _read_by(graph, node, found.get(node.index)), strict=True):
-            read.setdefault(name, set()).add(each)
+        for source, each in zip(node.inputs, _read_by(graph, node, found.get(node.index)), strict=True):
+            read.setdefault(source, set()).add(each)
     return found
 
 
@@ -121,7 +121,7 @@ def _regrouped(graph: Graph, node: Node, rows: _Rows) -> _Rows | None:
     """The same rows of each matrix of a batch, where the rows of all come one behind the other on one side."""
     read, written = graph.shape(node.inputs[0]) or (), graph.shape(node.outputs[0]) or ()
     behind = math.prod(written[rows.axis + 1 :])
-    axis = next((i for i, size in enumerate(read) if size > 1 and math.prod(read[i + 1 :]) == behind), None)
+    axis = next((i for i in range(len(read)) if math.prod(read[i + 1 :]) == behind), None)
     if axis is None or not written or not behind:
         return None
     ours, theirs = written[rows.axis], read[axis]
@@ -141,7 +141,7 @@ def _read_by(graph: Graph, node: Node, narrowed: _Narrowed | None) -> Iterator[_
 
 def _picked(graph: Graph, node: Node) -> _Rows | None:
     """What a node of constant places picks of the only axis that it cuts, sorted by a GatherElements; None of most."""
-    sizes = graph.sizes(node.inputs[0]) if node.inputs and node.op_type in _PICKING else None
+    sizes = graph.sizes(node.inputs[0]) if node.op_type in _PICKING else None
     if not sizes or not all(map(graph.is_constant, node.inputs[1:])):
         return None
     is_slice = node.op_type == "Slice"
@@ -178,14 +178,10 @@ def _that_pay(graph: Graph, narrowed: Mapping[int, _Narrowed]) -> dict[int, _Nar
     """Without those before which nothing is that takes longer than to pick rows."""
     paying = dict[int, _Narrowed]()
     for index in sorted(narrowed):
-        node, each = graph.nodes[index], narrowed[index]
-        producers = [
-            graph.producer[name].index
-            for name, rows in zip(node.inputs, each.read, strict=True)
-            if (rows is not None or node.op_type == "GatherElements") and name in graph.producer
-        ]
+        node = graph.nodes[index]
+        producers = (graph.producer[name].index for name in node.inputs if name in graph.producer)
         if node.op_type in _PAYING or any(producer in paying for producer in producers):
-            paying[index] = each
+            paying[index] = narrowed[index]
     return paying
 
 
@@ -211,7 +207,7 @@ class _Written:
         made = [] if each is None else [*self._narrow(node, each)]
         rows = _picked(graph, node) if each is None or each.read[0] is None else None
         if rows is not None and node.inputs[0] in self.held:
-            made[-1:] = [self._take(node, rows, made[-1] if made else graph.copy_of(node), each)]
+            made = [self._take(node, rows, made[-1] if made else graph.copy_of(node), each)]
         if made:
             self.edit.replaced[node.index] = made
 
@@ -264,8 +260,7 @@ class _Written:
                 index = index.take(each.rows.places, each.rows.axis)
             proto.input[1] = self.edit.constant(called, places[np.searchsorted(rows.places, index)])
         else:
-            is_one = node.op_type == "Gather" and not graph.rank(node.inputs[1])
-            index = self.edit.constant(called, places.reshape(() if is_one else -1))
+            index = self.edit.constant(called, places.reshape(-1 if graph.rank(node.inputs[1]) else ()))
             proto = helper.make_node("Gather", ["", index], list(node.outputs), name=node.name, axis=rows.axis)
         proto.input[0] = source
         return proto

@@ -30,6 +30,11 @@ CONSTANTS: Mapping[str, Array | float] = {
     "three": np.array([7, 2, 9]),
     "most": np.arange(T - 2),
     "many": np.arange(T // 2) + 1,
+    "step": np.array([8]),
+    "back": np.array([-8]),
+    "int_far": np.array([2**31 - 1]),
+    "none": np.array([], np.int64),
+    "alone": np.array([1, -1, T, D]),
     "half": 0.5,
     "heads": np.array([1, T, 2, 4]),
     "joined": np.array([1, T, D]),
@@ -39,6 +44,7 @@ CONSTANTS: Mapping[str, Array | float] = {
     "column": floats(D, 1),
     "keys": floats(D, 4 * T),
     "near": np.arange(T)[None, :, None] - np.arange(T)[None, None, :] + T,
+    "around": np.arange(T)[None, :, None] - np.arange(T)[None, None, :],
     "behind": np.arange(T)[None, :, None] - np.arange(T)[None, None, :] - T,
     "firsts": np.array([0, 0]),
     "seconds": np.array([2, 2]),
@@ -99,6 +105,8 @@ def test_of_the_last_layer_only_keys_and_values_are_of_all_tokens() -> None:
         ("y = Gather<axis=-2>(m, first)", 1),
         ("y = Gather<axis=1>(m, three)", 3),
         ("y = Slice(m, first, ends, second)", 3),
+        ("y = Slice(m, first, far, second, step)", 3),
+        ("y = Slice(m, minus, first, second, back)", 3),
         ("a = Gather<axis=1>(m, zero) c = Slice(m, first, second, second) y = Add(a, c)", 1),
         ("a = Gather<axis=1>(m, zero) c = Gather<axis=1>(m, last) y = Add(a, c)", 2),
         ("a = Gather<axis=1>(m, three) c = Gather<axis=1>(m, zero) y = Add(a, c)", 4),
@@ -109,6 +117,12 @@ def test_of_the_last_layer_only_keys_and_values_are_of_all_tokens() -> None:
 def test_rows_that_are_read_are_multiplied_alone(pick: str, n_rows: int) -> None:
     found = narrowed(model_with(f"h = Add(x, places) m = MatMul(h, w) {pick}"))
     assert sizes_of(found, "MatMul") == [(1, n_rows, D)]
+
+
+def test_from_opset_10_on_rows_are_picked() -> None:
+    constants = used_in("w zero", CONSTANTS)
+    model = model_of(f"(float[{T},{D}] x) => (float[] y)", "m = MatMul(x, w) y = Gather(m, zero)", constants, opset=10)
+    assert sizes_of(narrowed(model), "MatMul") == [(1, D)]
 
 
 def test_a_gather_is_of_the_first_axis_unless_it_says_so() -> None:
@@ -145,6 +159,7 @@ def test_rows_of_constants_are_picked_at_once() -> None:
     "body",
     [
         "m = MatMul(x, w) y = Gather<axis=1>(m, most)",
+        "m = MatMul(x, w) y = Gather<axis=1>(m, none)",
         "m = MatMul(x, w) y = Relu(m)",
         "m = Relu(x) y = Gather<axis=1>(m, zero)",
         "m = MatMul(x, w) r = ReduceMean(m, second) a = Gather<axis=1>(m, zero) y = Add(a, r)",
@@ -211,6 +226,7 @@ def test_rows_of_tokens_that_are_chosen_at_run_time_stay() -> None:
         "Gather<axis=1>(e, last)",
         "Slice(e, first, second, second)",
         "Slice(e, minus, far, second, second)",
+        "Slice(e, minus, int_far, second)",
     ],
 )
 def test_texts_may_be_of_any_length(pick: str) -> None:
@@ -219,20 +235,44 @@ def test_texts_may_be_of_any_length(pick: str) -> None:
     model = model_with(body, signature=f"(float[1,n,{D}] x) => (float[] y)")
     found = compute_read_rows(model)
     assert sizes_of(found, "MatMul").count((1, 1, D)) >= 3
-    for n in (1, 5, 24):
+    for n in (1, 5, T):
         feed = {"x": floats(1, n, D)}
         np.testing.assert_allclose(outputs_of(found, feed)[0], outputs_of(model, feed)[0], rtol=1e-4, atol=1e-5)
 
 
-def test_rows_of_a_batch_may_come_one_behind_the_other() -> None:
+@pytest.mark.parametrize("flattened", ["Reshape(h, rows)", "Flatten<axis=2>(h)"])
+def test_rows_of_a_batch_may_come_one_behind_the_other(flattened: str) -> None:
     """So onnxruntime writes products of three axes."""
-    flat = "f = Reshape(h, rows) m = Gemm(f, u) g = Relu(m) k = Reshape(g, batch) j = Tanh(k) l = Reshape(j, long)"
+    flat = f"f = {flattened} m = Gemm(f, u) g = Relu(m) k = Reshape(g, batch) j = Tanh(k) l = Reshape(j, long)"
     body = f"h = Add(x, places) {flat} n = Gemm(l, d) i = Reshape(n, again) r = Add(h, i)"
     shapes = {"rows": [-1, D], "batch": [3, T, 2 * D], "long": [-1, 2 * D], "again": [3, T, D]}
     for pick, n_read in (("Gather<axis=1>(r, last)", 1), ("Gather<axis=1>(r, three)", 3)):
         constants = used_in(f"{body} y = {pick}", CONSTANTS) | {name: np.array(shape) for name, shape in shapes.items()}
         found = narrowed(model_of(f"(float[3,{T},{D}] x) => (float[] y)", f"{body} y = {pick}", constants))
         assert sizes_of(found, "Gemm") == [(3 * n_read, 2 * D), (3 * n_read, D)]
+
+
+@pytest.mark.parametrize(("sizes", "read"), [([-1, D], "Gather(r, three)"), ([2, -1, D], "Gather<axis=1>(r, zero)")])
+def test_rows_that_are_not_those_of_each_of_a_batch_stay(sizes: list[int], read: str) -> None:
+    body = f"m = MatMul(x, w) r = Reshape(m, sizes) y = {read}"
+    constants = used_in(body, CONSTANTS) | {"sizes": np.array(sizes)}
+    model = model_of(f"(float[3,16,{D}] x) => (float[] y)", body, constants)
+    assert compute_read_rows(model) is model
+
+
+def test_an_open_size_may_move_to_another_axis() -> None:
+    body = "m = MatMul(x, w) r = Reshape(m, alone) y = Gather<axis=2>(r, zero)"
+    model = model_with(body, signature=f"(float[n,{T},{D}] x) => (float[] y)")
+    found = rewritten(compute_read_rows, model, {"x": floats(3, T, D)}, rtol=1e-4, atol=1e-5)
+    assert sizes_of(found, "MatMul") == [(None, 1, D)]
+
+
+def test_both_ends_of_an_open_length_may_be_read() -> None:
+    body = "m = MatMul(x, w) a = Gather<axis=1>(m, zero) c = Slice(m, minus, far, second) y = Add(a, c)"
+    model = model_with(body, signature=f"(float[1,n,{D}] x) => (float[] y)")
+    for n in (1, T):
+        found = rewritten(compute_read_rows, model, {"x": floats(1, n, D)}, rtol=1e-4, atol=1e-5)
+        assert sizes_of(found, "MatMul") == [(1, 2, D)]
 
 
 def test_batches_may_be_of_any_size() -> None:
@@ -255,6 +295,8 @@ def test_batches_may_be_of_any_size() -> None:
         "Slice(m, first, ends, second)",
         "Slice(m, minus, ends, second)",
         "Slice(m, minus, first, second, minus)",
+        "Slice(m, minus, far, second, minus)",
+        "Slice(m, first, second, second, minus)",
     ],
 )
 def test_of_a_length_that_is_open_only_the_ends_are_known(pick: str) -> None:
@@ -282,7 +324,7 @@ def test_what_is_joined_may_be_as_long_only_at_run_time() -> None:
     assert compute_read_rows(model) is model
 
 
-@pytest.mark.parametrize("picked", ["near", "behind"])
+@pytest.mark.parametrize("picked", ["near", "around", "behind"])
 def test_of_scores_of_distances_those_that_there_are_are_computed(picked: str) -> None:
     """Attention of DeBERTa, which has columns for 512 of them."""
     found = narrowed(model_with(f"s = MatMul(x, keys) c = Mul(s, half) y = GatherElements<axis=2>(c, {picked})"))
