@@ -113,9 +113,9 @@ def _moved(graph: Graph, node: Node, axis: int) -> Axes | None:
 
 
 def _regrouped(graph: Graph, node: Node, axis: int) -> Axes | None:
-    """With as many elements before the axis and behind it, of which one other size may be open."""
+    """With as many elements before the axis and behind it; one size that is written may be open."""
     read, written = graph.sizes(node.inputs[0]) or (), graph.sizes(node.outputs[0]) or ()
-    if max(read.count(None), written.count(None)) > 1 or 0 in written:
+    if written.count(None) > 1 or 0 in written:
         return None
     wanted = _around(written, axis)
     return _first_alone(node, next((i for i in range(len(read)) if _around(read, i) == wanted), None))

@@ -22,6 +22,7 @@ CONSTANTS: Mapping[str, Array | float] = {
     "one_axis": np.array([1]),
     "last_axis": np.array([3]),
     "minus": np.array([-1]),
+    "empty": np.array([], np.int64),
     "all": np.array([30, 6]),
     "heads": np.array([2, 3, 5, 2, 3]),
     "scale": floats(6),
@@ -53,6 +54,7 @@ CASES: list[tuple[str, list[Axes | None]]] = [
     ("y = Max(x, batch)", [(0, 0), (1, None), (2, None), (3, 3)]),
     ("y = Where(c, x, number)", [(0, 0, None), (1, 1, None), (2, 2, None), (None, 3, None)]),
     ("y = Clip(x, , number)", [(0, None, None), (1, None, None), (2, None, None), (3, None, None)]),
+    ("y = PRelu(x, row)", [(0, None), (1, None), (2, None), (3, 0)]),
     ("y = MatMul(x, w)", [(0, None), (1, None), (2, None), (None, 1)]),
     ("y = MatMul(x, deep)", [(0, None), (1, 0), (2, None), (None, 2)]),
     ("q = Transpose<perm=[0,1,3,2]>(z) y = MatMul(x, q)", [(0, 0), (1, 1), (2, None), (None, 3)]),
@@ -66,6 +68,7 @@ CASES: list[tuple[str, list[Axes | None]]] = [
     ("y = Gemm<transB=1>(g, turned)", [(0, None), (None, 0)]),
     ("b = MatMul(x, w) y = Softmax(b)", [(0,), (1,), (2,), None]),
     ("y = Softmax<axis=1>(x)", [(0,), None, (2,), (3,)]),
+    ("y, m = LayerNormalization(x, scale, scale)", [None, None, None, None]),
     ("y = LayerNormalization(x, scale, scale)", [(0, None, None), (1, None, None), (2, None, None), None]),
     ("y = LayerNormalization<axis=3>(x, scale, scale)", [(0, None, None), (1, None, None), (2, None, None), None]),
     ("y = LayerNormalization<axis=-2>(x, scales)", [(0, None), (1, None), None, None]),
@@ -74,6 +77,7 @@ CASES: list[tuple[str, list[Axes | None]]] = [
     ("y = BatchNormalization(x, three, three, three, ones)", [(i, *[None] * 4) if i != 1 else None for i in range(4)]),
     ("y = ReduceMean(x, minus)", [(0, None), (1, None), (2, None), None]),
     ("y = ReduceSum<keepdims=0>(x, one_axis)", [(0, None), (2, None), (3, None)]),
+    ("y = ReduceMean(x, empty)", [None, None, None, None]),
     ("y = ReduceMax(x)", [None, None, None, None]),
     ("y = Transpose<perm=[0,2,1,3]>(x)", [(0,), (2,), (1,), (3,)]),
     ("y = Reshape(x, all)", [None, (3, None)]),
@@ -81,8 +85,11 @@ CASES: list[tuple[str, list[Axes | None]]] = [
     ("y = Flatten<axis=3>(x)", [None, (3,)]),
     ("y = Unsqueeze(x, one_axis)", [(0, None), None, (1, None), (2, None), (3, None)]),
     ("y = Concat<axis=1>(x, z)", [(0, 0), None, (2, 2), (3, 3)]),
+    ("y = Concat<axis=-3>(x, z)", [(0, 0), None, (2, 2), (3, 3)]),
+    ("y = Slice(x, zero, half)", [None, None, None, None]),
     ("y = Slice(x, zero, half, last_axis)", [(0, *[None] * 3), (1, *[None] * 3), (2, *[None] * 3), None]),
     ("y = Gather<axis=1>(x, first)", [(0, None), (2, None), (3, None)]),
+    ("y = Gather<axis=-3>(x, two)", [(0, None), None, (2, None), (3, None)]),
     ("y = Gather(x, first)", [(1, None), (2, None), (3, None)]),
     ("y = GatherElements(x, few)", [(None, 0), (1, 1), (2, 2), (3, 3)]),
     ("y = Gather<axis=1>(x, two)", [(0, None), None, (2, None), (3, None)]),
@@ -123,6 +130,38 @@ def changed_behind_the_first(values: Array, axis: int) -> Array:
     return np.where(first, values, other)
 
 
+@pytest.mark.parametrize(
+    "op_type",
+    [
+        *("Abs", "Ceil", "Celu", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity", "IsInf"),
+        *("IsNaN", "LeakyRelu", "Log", "Mish", "Neg", "Reciprocal", "Round", "Selu", "Sigmoid", "Sign", "Softplus"),
+        *("Softsign", "Sqrt", "Tanh", "Cast<to=1>"),
+    ],
+)
+def test_element_by_element_a_place_is_read_at_its_own(op_type: str) -> None:
+    graph = Graph(model_of("(float[2,3] x) => (float[] y)", f"a = {op_type}(x) y = Cast<to=1>(a)"))
+    assert [axes_read(graph, graph.nodes[0], axis) for axis in range(2)] == [(0,), (1,)]
+
+
+@pytest.mark.parametrize(
+    "op_type", ["ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare", "LogSoftmax"]
+)
+def test_beside_the_last_axis_a_place_is_read_at_its_own(op_type: str) -> None:
+    axes = "" if op_type == "LogSoftmax" else ", minus"
+    model = model_of("(float[2,3] x) => (float[] y)", f"y = {op_type}(x{axes})", {"minus": np.array([-1])})
+    assert [(axes_read(Graph(model), Graph(model).nodes[0], axis) or (None,))[0] for axis in range(2)] == [0, None]
+
+
+def test_of_a_length_that_may_be_another_than_that_of_places_nothing_is_known() -> None:
+    graph = Graph(model_of("(float[n,4] x, int64[m,4] i) => (float[] y)", "y = GatherElements<axis=1>(x, i)"))
+    assert [axes_read(graph, graph.nodes[0], axis) for axis in range(2)] == [None, (None, 1)]
+
+
+def test_from_opset_13_on_a_softmax_is_of_one_axis() -> None:
+    graph = Graph(model_of("(float[2,3] x) => (float[] y)", "y = Softmax(x)", opset=13))
+    assert [axes_read(graph, graph.nodes[0], axis) for axis in range(2)] == [(0,), None]
+
+
 @pytest.mark.parametrize("softmax", ["Softmax", "Softmax<axis=1>"])
 def test_before_opset_13_a_softmax_is_of_all_axes_behind_its_own(softmax: str) -> None:
     graph = Graph(model_of("(float[2,3,5] x) => (float[] y)", f"y = {softmax}(x)", opset=12))
@@ -157,9 +196,13 @@ def test_what_has_an_open_size_has_a_first_and_a_last_place() -> None:
         ("(float[2,n,8] x) => (float[2,n,2,4] y)", [(0, None), (1, None), None, None]),
         ("(float[n,2,8] x) => (float[n,16] y)", [(0, None), None]),
         ("(float[n,8] x) => (float[4,m] y)", [None, None]),
+        ("(float[n,m,8] x) => (float[k,8] y)", [None, (2, None)]),
+        ("(float[4,n] x) => (float[4,m,2] y)", [None, None, None]),
+        ("(float[n,4] x) => (float[2,m,4] y)", [None, None, None]),
+        ("(float[n,6,4] x) => (float[m,3,4] y)", [None, None, None]),
         ("(float[n,m,8] x) => (float[n,m,2,4] y)", [None, None, None, None]),
     ],
 )
-def test_one_size_that_a_reshape_reads_may_be_open(signature: str, expected: list[Axes | None]) -> None:
+def test_one_size_that_a_reshape_writes_may_be_open(signature: str, expected: list[Axes | None]) -> None:
     graph = Graph(model_of(signature.replace(" x)", " x, int64[] s)"), "y = Reshape(x, s)"))
     assert [axes_read(graph, graph.nodes[0], axis) for axis in range(len(expected))] == expected
