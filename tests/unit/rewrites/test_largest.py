@@ -150,6 +150,7 @@ def test_what_only_moves_values_stays_where_it_is() -> None:
     model = model_of("(float[2,3,8,9] x) => (float[] y)", body, {**used_in(body, CONSTANTS), "ends": np.array([6, 7])})
     found = moved(model)
     assert op_types(found) == ["Conv", "Slice", "Unsqueeze", "Squeeze", "MaxPool", "Elu"]
+    assert [node.output[0] for node in found.graph.node[:4]] == ["c", "s", "u", "q"]
 
 
 def test_a_batchnormalization_does_not_pass_what_moves_values() -> None:

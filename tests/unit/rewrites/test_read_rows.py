@@ -244,12 +244,13 @@ def test_texts_may_be_of_any_length(pick: str) -> None:
 def test_rows_of_a_batch_may_come_one_behind_the_other(flattened: str) -> None:
     """So onnxruntime writes products of three axes."""
     flat = f"f = {flattened} m = Gemm(f, u) g = Relu(m) k = Reshape(g, batch) j = Tanh(k) l = Reshape(j, long)"
-    body = f"h = Add(x, places) {flat} n = Gemm(l, d) i = Reshape(n, again) r = Add(h, i)"
+    body = f"q = MatMul(x, w) h = Add(q, places) {flat} n = Gemm(l, d) i = Reshape(n, again) r = Add(h, i)"
     shapes = {"rows": [-1, D], "batch": [3, T, 2 * D], "long": [-1, 2 * D], "again": [3, T, D]}
     for pick, n_read in (("Gather<axis=1>(r, last)", 1), ("Gather<axis=1>(r, three)", 3)):
         constants = used_in(f"{body} y = {pick}", CONSTANTS) | {name: np.array(shape) for name, shape in shapes.items()}
         found = narrowed(model_of(f"(float[3,{T},{D}] x) => (float[] y)", f"{body} y = {pick}", constants))
         assert sizes_of(found, "Gemm") == [(3 * n_read, 2 * D), (3 * n_read, D)]
+        assert sizes_of(found, "MatMul") == [(3, n_read, D)]
 
 
 @pytest.mark.parametrize(("sizes", "read"), [([-1, D], "Gather(r, three)"), ([2, -1, D], "Gather<axis=1>(r, zero)")])
