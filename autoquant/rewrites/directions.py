@@ -36,7 +36,7 @@ def is_read_at_an_end(graph: Graph, node: Node, axis: int, places: Sequence[int]
         and not any(node.attributes.get(name) for name in ("activation_alpha", "activation_beta", "layout"))
         and not (given[_LENGTHS] or given[_PEEPHOLES])
         and axis == 0
-        and len(places) == 1
+        and len(places) == len(node.outputs) == 1
         and places[0] in ends
     )
 
