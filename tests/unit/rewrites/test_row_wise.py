@@ -158,8 +158,8 @@ def test_of_a_length_that_may_be_another_than_that_of_places_nothing_is_known() 
 
 
 def test_from_opset_13_on_a_softmax_is_of_one_axis() -> None:
-    graph = Graph(model_of("(float[2,3] x) => (float[] y)", "y = Softmax(x)", opset=13))
-    assert [axes_read(graph, graph.nodes[0], axis) for axis in range(2)] == [(0,), None]
+    graph = Graph(model_of("(float[2,3,4] x) => (float[] y)", "y = Softmax(x)", opset=13))
+    assert [axes_read(graph, graph.nodes[0], axis) for axis in range(3)] == [(0,), (1,), None]
 
 
 @pytest.mark.parametrize("softmax", ["Softmax", "Softmax<axis=1>"])
