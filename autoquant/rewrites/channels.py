@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from autoquant.domain.region import TensorName
+from autoquant.model.by_element import FUNCTIONS
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import SCALES, SIZES, bias_of, weight_of
@@ -12,13 +13,7 @@ __all__ = ["AXIS", "Channels", "Follower"]
 
 AXIS = 1
 """Of channels."""
-_FUNCTIONS = frozenset(
-    {
-        *("Abs", "Clip", "Elu", "Erf", "Gelu", "HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Neg", "Relu"),
-        *("Selu", "Sigmoid", "Softplus", "Softsign", "Tanh", "com.microsoft:QuickGelu"),
-        *("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"),
-    }
-)
+_OF_ONE = (FUNCTIONS - {"Log", "Reciprocal"}) | {"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"}
 """Operators that make of each channel one channel, finite for zeros."""
 _BINARY = ("Add", "Mul", "PRelu", "Sub")
 _MOVING = ("Concat", "Slice", "Split")
@@ -104,7 +99,7 @@ class Channels:
         """Whether it is known what a node does to channels, which is noted then."""
         if node.op_type == "Conv":
             return self._is_conv(node)
-        if node.op_type in _FUNCTIONS or node.op_type == "Resize":
+        if node.op_type in _OF_ONE or node.op_type == "Resize":
             return self._is_function(node)
         if node.op_type in _BINARY:
             return self._is_binary(node)

@@ -12,6 +12,7 @@ import onnx
 from onnx import helper
 
 from autoquant.domain.region import TensorName
+from autoquant.model.by_element import BROADCASTING, FUNCTIONS
 from autoquant.model.copies import opset_of, without_weights
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import is_float_constant
@@ -28,15 +29,8 @@ _BLOCK, _ALIGNED = 16, 4
 """Channels of a block, with AVX-512, and those that it takes from lines or images at a time."""
 _AXES_ARE_INPUTS = 13
 """The opset from which on Squeeze and Unsqueeze take axes so."""
-_UNARY = frozenset(
-    {
-        *("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization", "MaxPool"),
-        *("Abs", "Clip", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Neg"),
-        *("Reciprocal", "Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Sqrt", "Tanh"),
-    }
-)
+_UNARY = FUNCTIONS | {"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization", "MaxPool"}
 """Of one tensor; what else they read are numbers, or one for each channel."""
-_BROADCAST = frozenset({"Add", "Div", "Max", "Min", "Mul", "PRelu", "Pow", "Sub", "Sum"})
 _SLICED = 3
 """The input of a Slice that names axes."""
 _ALONG = ("dilations", "kernel_shape", "strides")
@@ -115,7 +109,7 @@ def _may_move(graph: Graph, node: Node) -> bool:
         return _are_lines(graph, node.inputs[0]) and any(map(graph.is_constant, axes))
     if node.op_type == "Concat":
         return all(_are_lines(graph, name) for name in node.inputs)
-    return node.op_type in _BROADCAST and all(
+    return node.op_type in BROADCASTING and all(
         _are_lines(graph, name) or (graph.is_constant(name) and graph.rank(name) <= _RANK) for name in node.inputs
     )
 
@@ -167,7 +161,7 @@ class _Writing:
         name = node.inputs[slot]
         if name in self._rows:
             return self._rows[name]
-        is_operand = node.op_type in _BROADCAST or (node.op_type == "Conv" and slot == 1)
+        is_operand = node.op_type in BROADCASTING or (node.op_type == "Conv" and slot == 1)
         if is_operand and self.edit.graph.rank(name) > 1:
             self._rows[name] = self.edit.constant(f"{name}_rows", np.expand_dims(self.edit.graph.constant(name), -2))
             return self._rows[name]

@@ -11,25 +11,18 @@ import onnx
 from onnx import helper
 
 from autoquant.domain.region import TensorName
+from autoquant.model.by_element import BROADCASTING, FUNCTIONS
 from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
 from autoquant.model.kept import graph_of
 from autoquant.model.ops import VIEWS
 from autoquant.rewrites.edits import Edit
-from autoquant.rewrites.moves import axes_of
+from autoquant.rewrites.moves import REDUCING, axes_of
 from autoquant.rewrites.sources import with_sources
 from autoquant.rewrites.unread import drop_unread
 
 __all__ = ["keep_matrices"]
 
-_ELEMENTWISE = frozenset(
-    {
-        *("Abs", "Add", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log"),
-        *("Max", "Min", "Mish", "Mul", "Neg", "Pow", "Reciprocal", "Relu", "Selu", "Sigmoid", "Softplus", "Sqrt"),
-        *("Sub", "Sum", "Tanh"),
-    }
-)
-_REDUCING = frozenset({"ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare"})
 _LEAST_RANK = 3
 Shape = tuple[int, ...]
 
@@ -82,7 +75,7 @@ def _is_by_rows(graph: Graph, node: Node) -> bool:
         if own is None or 0 in own or own[:-1] != shape[:-1] or name not in graph.float_tensors:
             return False
     is_first_alone = others == [*node.inputs[:1]]
-    if node.op_type in _REDUCING:
+    if node.op_type in REDUCING:
         is_last = axes_of(graph, node, len(shape)) == (len(shape) - 1,)
         return is_last and node.attributes.get("keepdims", 1) == 1 and is_first_alone
     if not others or any(_by_rows(graph, name, shape) is None for name in constants):
@@ -90,7 +83,7 @@ def _is_by_rows(graph: Graph, node: Node) -> bool:
     if node.op_type in ("LayerNormalization", "RMSNormalization"):
         is_last = node.attributes.get("axis", -1) in (-1, len(shape) - 1)
         return is_last and len(node.outputs) == 1 and is_first_alone
-    return node.op_type in _ELEMENTWISE
+    return node.op_type in FUNCTIONS | BROADCASTING
 
 
 def _by_rows(graph: Graph, name: TensorName, shape: Shape) -> npt.NDArray[np.generic] | None:
@@ -173,7 +166,7 @@ class _Rows:
         for position, name in enumerate(node.inputs):
             if name and not graph.is_constant(name):
                 proto.input[position] = self._as_matrix(name, self._matrix(name), before)
-            elif node.op_type in _REDUCING:
+            elif node.op_type in REDUCING:
                 proto.input[position] = self._edit.constant(f"{name}_of_rows", np.array([-1], np.int64))
             elif name and graph.constant(name).ndim > 1:
                 proto.input[position] = self._constant(name, shape)

@@ -5,13 +5,16 @@ from math import prod
 
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["FAR", "axes_of", "axis_behind", "only_moves"]
+__all__ = ["FAR", "REDUCING", "REGROUPING", "axes_of", "axis_behind", "only_moves"]
 
 FAR = (1 << 31) - 1
 """An end from which on a Slice is taken to take all that is left: exporters write this one or a larger one."""
 _AXES_OF_SLICE = 3
 """The input that names axes; of other operators it is the second one."""
-_REGROUPING = ("Flatten", "Reshape")
+REDUCING = ("ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare")
+"""Operators that make one number of all that are along some axes."""
+REGROUPING = ("Flatten", "Reshape")
+"""Operators that split and merge axes."""
 
 
 def axes_of(graph: Graph, node: Node, n_axes: int) -> tuple[int, ...] | None:
@@ -35,7 +38,7 @@ def axes_of(graph: Graph, node: Node, n_axes: int) -> tuple[int, ...] | None:
 
 def only_moves(node: Node) -> bool:
     """Whether all values of the output are values of the first input; a Pad adds values of its own."""
-    return node.op_type in (*_REGROUPING, "DepthToSpace", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+    return node.op_type in (*REGROUPING, "DepthToSpace", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def axis_behind(graph: Graph, node: Node, axis: int) -> int | None:
@@ -57,7 +60,7 @@ def axis_behind(graph: Graph, node: Node, axis: int) -> int | None:
         return None if axis else 0
     if node.op_type == "Transpose":
         return list(node.attributes.get("perm", range(n_before)[::-1])).index(axis)
-    if node.op_type in _REGROUPING:
+    if node.op_type in REGROUPING:
         return _regrouped(graph.shape(node.inputs[0]), graph.shape(node.outputs[0]), axis)
     axes = axes_of(graph, node, max(n_before, n_behind))
     if axes is None or (axis in axes and node.op_type != "Unsqueeze"):

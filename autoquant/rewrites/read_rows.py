@@ -19,7 +19,7 @@ from autoquant.rewrites.directions import RECURRENT, is_read_at_an_end, run_to_s
 from autoquant.rewrites.edits import Edit
 from autoquant.rewrites.lattices import lattice_of
 from autoquant.rewrites.moves import FAR, axes_of
-from autoquant.rewrites.row_wise import axes_read
+from autoquant.rewrites.row_wise import axes_read, that_pay
 
 __all__ = ["compute_read_rows"]
 
@@ -64,7 +64,7 @@ def compute_read_rows(model: Model) -> Model:
     if opset_of(model) < SLICE_HAS_INPUTS:
         return model
     graph = graph_of(model)
-    narrowed = _that_pay(graph, _narrowed(graph))
+    narrowed = that_pay(graph, _narrowed(graph), _PAYING)
     if not narrowed:
         return model
     written = _Written(Edit(graph), narrowed)
@@ -172,17 +172,6 @@ def _are_few(places: _Places, size: int | None) -> bool:
     if size is None:
         return places.size == 1 and int(places.item()) in _ENDS
     return 0 < places.size <= min(size // 2, size - _FEWEST_SAVED)
-
-
-def _that_pay(graph: Graph, narrowed: Mapping[int, _Narrowed]) -> dict[int, _Narrowed]:
-    """Without those before which nothing is that takes longer than to pick rows."""
-    paying = dict[int, _Narrowed]()
-    for index in sorted(narrowed):
-        node = graph.nodes[index]
-        producers = (graph.producer[name].index for name in node.inputs if name in graph.producer)
-        if node.op_type in _PAYING or any(producer in paying for producer in producers):
-            paying[index] = narrowed[index]
-    return paying
 
 
 @dataclass(slots=True)

@@ -1,26 +1,26 @@
 """Nodes that compute each row, or column, of what they write from one of what they read."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from math import prod
+from typing import TypeVar
 
+from autoquant.model.by_element import BROADCASTING, FUNCTIONS
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.opsets import SOFTMAX_OF_ONE_AXIS
-from autoquant.rewrites.moves import axes_of, axis_behind
+from autoquant.rewrites.moves import REDUCING, REGROUPING, axes_of, axis_behind
 
-__all__ = ["Axes", "axes_read"]
+__all__ = ["Axes", "axes_read", "that_pay"]
 
 Axes = tuple[int | None, ...]
 """For each input the axis along which its places are those of the output, None where it is read whole."""
 _BY_ELEMENT = (
-    *("Abs", "Cast", "Ceil", "Celu", "Clip", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish"),
-    *("Identity", "IsInf", "IsNaN", "LeakyRelu", "Log", "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round", "Selu"),
-    *("Sigmoid", "Sign", "Softplus", "Softsign", "Sqrt", "Tanh"),
-    *("Add", "And", "Div", "Equal", "Greater", "Less", "Max", "Min", "Mul", "Or", "PRelu", "Pow", "Sub", "Where"),
+    *FUNCTIONS,
+    *BROADCASTING,
+    *("And", "Cast", "Equal", "Greater", "IsInf", "IsNaN", "Less", "Not", "Or", "Where"),
 )
-_REDUCING = ("ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare")
 _MOVING = ("Squeeze", "Transpose", "Unsqueeze")
-_REGROUPING = ("Flatten", "Reshape")
+_Found = TypeVar("_Found")
 
 
 def axes_read(graph: Graph, node: Node, axis: int) -> Axes | None:
@@ -42,6 +42,26 @@ def axes_read(graph: Graph, node: Node, axis: int) -> Axes | None:
         return None
     found = rule(graph, node, axis)
     return None if found is None or all(each is None for each in found) else found
+
+
+def that_pay(graph: Graph, found: Mapping[int, _Found], paying: Container[str]) -> dict[int, _Found]:
+    """Without nodes before which nothing is computed that takes longer than to pick places.
+
+    Args:
+        graph: It is of.
+        found: Something of nodes, by index.
+        paying: Operators that take longer.
+
+    Returns:
+        Those of these operators, and those that read what one writes that is returned.
+    """
+    kept = dict[int, _Found]()
+    for index in sorted(found):
+        node = graph.nodes[index]
+        producers = (graph.producer[name].index for name in node.inputs if name in graph.producer)
+        if node.op_type in paying or any(producer in kept for producer in producers):
+            kept[index] = found[index]
+    return kept
 
 
 def _by_element(graph: Graph, node: Node, axis: int, first: int = 0) -> Axes | None:
@@ -156,8 +176,8 @@ def _gathered_elements(graph: Graph, node: Node, axis: int) -> Axes | None:
 _RULES: Mapping[str, Callable[[Graph, Node, int], Axes | None]] = {
     **dict.fromkeys(_BY_ELEMENT, _by_element),
     **dict.fromkeys(_MOVING, _moved),
-    **dict.fromkeys(_REGROUPING, _regrouped),
-    **dict.fromkeys(_REDUCING, _beside_reduced),
+    **dict.fromkeys(REGROUPING, _regrouped),
+    **dict.fromkeys(REDUCING, _beside_reduced),
     **dict.fromkeys(("LogSoftmax", "Softmax"), _beside_softmax),
     "BatchNormalization": _beside_channels,
     "Concat": _joined,

@@ -11,6 +11,7 @@ import onnx
 from onnx import helper
 
 from autoquant.domain.region import TensorName
+from autoquant.model.by_element import BROADCASTING, FUNCTIONS
 from autoquant.model.copies import Model, opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.kept import graph_of
@@ -22,17 +23,11 @@ __all__ = ["RowFunction", "row_functions", "with_tables"]
 
 _MATRIX = 2
 _MOVING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-_UNARY = frozenset(
-    {
-        *("Abs", "Cast", "Clip", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Neg"),
-        *("Not", "Reciprocal", "Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Sqrt", "Tanh"),
-    }
-)
-_BROADCASTING = frozenset({"Add", "Div", "Max", "Min", "Mul", "Pow", "PRelu", "Sub"})
+_UNARY = FUNCTIONS | {"Cast", "Not"}
 _ALONG_LAST = frozenset({"LayerNormalization", "LogSoftmax", "Softmax"})
 _FREE = _MOVING | {"Cast", "Equal", "Gather", "OneHot"}
 """Nodes of which a Gather takes as long as they do."""
-_CHEAP = _BROADCASTING | {"Abs", "Clip", "Neg", "Relu"}
+_CHEAP = BROADCASTING | {"Abs", "Clip", "Neg", "Relu"}
 """Nodes that take less than a further Gather does."""
 _INTEGERS = ("int32", "int64")
 _MOST_VALUES, _MOST_RUNS = 1 << 18, 4096
@@ -237,7 +232,7 @@ class _Rows:
             return False
         if node.op_type in _MOVING or node.op_type in _UNARY:
             return is_plain
-        if node.op_type in _BROADCASTING:
+        if node.op_type in BROADCASTING:
             return self._is_alike(node, lead)
         rank = graph.rank(first)
         if node.op_type in _ALONG_LAST:

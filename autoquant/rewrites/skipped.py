@@ -12,7 +12,7 @@ from autoquant.model.graph import Graph, Node
 from autoquant.model.kept import graph_of
 from autoquant.model.windows import SPATIAL, UNPADDED
 from autoquant.rewrites.edits import Edit
-from autoquant.rewrites.row_wise import axes_read
+from autoquant.rewrites.row_wise import axes_read, that_pay
 
 __all__ = ["skip_places"]
 
@@ -28,7 +28,7 @@ def skip_places(model: Model) -> Model:
     argument stays as it is, and is given back where there is nothing to do.
     """
     graph = graph_of(model)
-    skipping = _that_pay(graph, _skipping(graph))
+    skipping = that_pay(graph, _skipping(graph), _WINDOWED)
     if not skipping:
         return model
     written = _Written(Edit(graph), skipping)
@@ -98,17 +98,6 @@ def _is_of_places(graph: Graph, node: Node) -> bool:
     """Whether its windows are single places."""
     window = node.attributes.get("kernel_shape") or (graph.sizes(node.inputs[1]) or (0,) * 3)[SPATIAL:]
     return set(window) == {1} and not any(node.attributes.get("pads", ())) and len(node.outputs) == 1
-
-
-def _that_pay(graph: Graph, skipping: Mapping[int, Strides]) -> dict[int, Strides]:
-    """Without those before which there is no window."""
-    paying = dict[int, Strides]()
-    for index in sorted(skipping):
-        node = graph.nodes[index]
-        producers = (graph.producer[name].index for name in node.inputs if name in graph.producer)
-        if node.op_type in _WINDOWED or any(producer in paying for producer in producers):
-            paying[index] = skipping[index]
-    return paying
 
 
 @dataclass(slots=True)

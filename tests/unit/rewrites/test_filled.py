@@ -157,7 +157,7 @@ class _Writer:
             case "depthwise" if n > 1:
                 self.add(f"Conv<group={n}, pads=[1,1,1,1]>({source}, {self.weights(n, 1, 3, 3)})", n)
             case "function":
-                self.add(f"{self.rng.choice(['Relu', 'Sigmoid', 'HardSwish', 'Tanh'])}({source})", n)
+                self.add(f"{self.rng.choice(['Cos', 'Mish', 'Relu', 'Sigmoid', 'Tanh'])}({source})", n)
             case "binary":
                 self.add(f"{self.rng.choice(['Add', 'Mul', 'Sub'])}({source}, {self.rng.choice(alike)})", n)
             case "constant":

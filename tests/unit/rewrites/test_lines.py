@@ -161,6 +161,7 @@ STEPS = (
     "Conv<group=16, pads=[2,2]>({0}, each, b)",
     "Relu({0})",
     "Tanh({0})",
+    "Mish({0})",
     "Add({0}, {1})",
     "Mul({1}, {0})",
     "Add({0}, channel)",
