@@ -1,5 +1,6 @@
 """What is wrong with the arguments of a search is found before anything is written."""
 
+import re
 from dataclasses import dataclass
 
 from autoquant.api import sentences, steps
@@ -7,6 +8,7 @@ from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData, read_search_data
 from autoquant.api.warm import WarmSource, read_warm_start
 from autoquant.domain.space import SpaceDefinition
+from autoquant.errors import ModelError
 from autoquant.measurement.conditions import crowded_sentences
 from autoquant.model.numbers import number_outputs_of
 from autoquant.model.source import SourceFiles
@@ -14,6 +16,9 @@ from autoquant.runtime.providers import provider_of
 from autoquant.space.schema import read_space
 
 __all__ = ["Checked", "check"]
+
+_OF_RUNS = re.compile(r"(float|t[0-9]{4,}.*)\.onnx")
+"""Names of the files of members."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,7 @@ def check(asked: Configuration, *, is_pooled: bool = False) -> Checked:
     warm = None if asked.warm_start is None else read_warm_start(asked.warm_start)
     inputs = steps.signatures_of(asked.model)
     source = SourceFiles.read(asked.model)
+    _refuse_own_names(source)
     data = read_search_data(asked, inputs)
     if is_pooled:
         data = data.united
@@ -75,3 +81,14 @@ def check(asked: Configuration, *, is_pooled: bool = False) -> Checked:
         ),
         scheme_notes=tuple(sentences.saturation_sentences(space, definition)),
     )
+
+
+def _refuse_own_names(source: SourceFiles) -> None:
+    """The model's files are copied beside those of members."""
+    model, *data = source.digests
+    taken = next((file.name for file in data if file.parent == model.parent and _OF_RUNS.fullmatch(file.name)), None)
+    if taken is not None:
+        raise ModelError(
+            f"{model}: its external data are in '{taken}', as a file of the run is called; save them in a file of"
+            " another name"
+        )

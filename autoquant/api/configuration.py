@@ -331,14 +331,19 @@ def _plain_target(target: Target) -> dict[str, object]:
 
 
 def _unwrap(arguments: "Budget | Demands | Configuration") -> None:
-    """Numbers of numpy become Python's, also those in mappings: not everything takes them."""
+    """Numbers of numpy and fractions become Python's own, also those in mappings: not everything takes them."""
     for one in fields(arguments):
         value = getattr(arguments, one.name)
-        if isinstance(value, np.generic):
-            object.__setattr__(arguments, one.name, value.item())
-        elif isinstance(value, Mapping) and any(isinstance(each, np.generic) for each in value.values()):
-            plain = {key: each.item() if isinstance(each, np.generic) else each for key, each in value.items()}
-            object.__setattr__(arguments, one.name, plain)
+        if isinstance(value, Mapping):
+            object.__setattr__(arguments, one.name, {key: _plain(each) for key, each in value.items()})
+        else:
+            object.__setattr__(arguments, one.name, _plain(value))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    return float(value) if isinstance(value, numbers.Real) and not isinstance(value, int | float) else value
 
 
 def _is_whole(number: float) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from autoquant.api.lock import LOCK, FolderLock
 from autoquant.domain.reason import is_disk_full
 from autoquant.errors import DiskFullError, OutputError
+from autoquant.runtime.paths import is_text
 
 __all__ = [
     "FRONT",
@@ -92,6 +93,8 @@ class RunFolder:
         self._copying = path / "models.part"
         self._is_new, self._advice = not resume, advice
         with writing(path):
+            if not is_text(path):
+                raise OutputError(f"{path}: this name is not UTF-8, as onnxruntime wants it; choose another folder")
             if path.exists() and not path.is_dir():
                 raise OutputError(f"{path}: this is a file; choose a folder")
             if resume and not self.journal.exists():

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+from autoquant.cli.output import say_no_more
+from autoquant.domain.reason import is_disk_full
 from autoquant.errors import AutoquantError, DiskFullError
 
 __all__ = ["tell_errors"]
@@ -30,6 +32,12 @@ def tell_errors(out: Path | None = None) -> Iterator[None]:
         typer.echo(
             f"autoquant: {error}{_GOES_ON if isinstance(error, DiskFullError) and _has_trials(out) else ''}", err=True
         )
+        raise typer.Exit(2) from None
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        typer.echo("autoquant: there is no room for what is printed; make room, or print elsewhere", err=True)
+        say_no_more()
         raise typer.Exit(2) from None
     except MemoryError:
         typer.echo("autoquant: there is not enough memory; use a larger machine", err=True)

@@ -1,8 +1,9 @@
 """What commands print, and where."""
 
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 import typer
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from autoquant.api.result import SearchResult
     from autoquant.api.trials import SearchProgress
 
-__all__ = ["print_inspection", "print_result", "prints_aside", "progress_line", "say"]
+__all__ = ["print_inspection", "print_result", "prints_aside", "progress_line", "say", "say_if_heard", "say_no_more"]
 
 
 def say(text: str, is_quiet: bool) -> None:
@@ -23,9 +24,46 @@ def say(text: str, is_quiet: bool) -> None:
         typer.echo(text)
 
 
-def prints_aside(as_json: bool) -> AbstractContextManager[object]:
-    """What the user's own code prints goes to standard error where standard output shall be JSON."""
-    return redirect_stdout(sys.stderr) if as_json else nullcontext()
+def say_if_heard(text: str) -> None:
+    """Print a line of what is in files too: where nobody reads it any more, or there is no room, work goes on."""
+    try:
+        typer.echo(text)
+    except OSError:
+        say_no_more()
+
+
+def say_no_more() -> None:
+    """Let what is printed from here on, or is still to be written at the end, go nowhere."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+
+
+@contextmanager
+def prints_aside(as_json: bool) -> Iterator[None]:
+    """What the user's own code and its programs print goes to standard error where standard output shall be JSON."""
+    if not as_json:
+        yield
+        return
+    with redirect_stdout(sys.stderr), _descriptor_aside():
+        yield
+
+
+@contextmanager
+def _descriptor_aside() -> Iterator[None]:
+    """That of standard output, as that of standard error; nothing where one of them is closed."""
+    try:
+        os.fstat(2)
+        kept = os.dup(1)
+    except OSError:
+        yield
+        return
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 @contextmanager

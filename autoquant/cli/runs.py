@@ -26,7 +26,7 @@ from autoquant.cli.options import (
     dims_of,
     target_of,
 )
-from autoquant.cli.output import print_result, prints_aside, progress_line, say
+from autoquant.cli.output import print_result, prints_aside, progress_line, say, say_if_heard
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.sampler import MAX_SEED
 
@@ -268,6 +268,6 @@ def run_experiment(
     with tell_errors():
         from autoquant.experiment.run import run_job
 
-        outcome = run_job(file, smoke=smoke, reports=reports, on_line=typer.echo)
-        typer.echo(f"{outcome.summary_path}")
+        outcome = run_job(file, smoke=smoke, reports=reports, on_line=say_if_heard)
+        say_if_heard(f"{outcome.summary_path}")
     raise typer.Exit(1 if outcome.is_missed else 0)

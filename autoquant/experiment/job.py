@@ -263,10 +263,11 @@ def _seconds(value: object) -> float:
 
 def _bytes(value: object) -> int:
     """A number in TOML is one of bytes."""
+    text = f"{value}B" if isinstance(value, int) else str(value)
     try:
-        return bytes_of(f"{value}B" if isinstance(value, int) else str(value), "max_size")
+        return bytes_of(text, "max_size")
     except AutoquantError as error:
-        raise ValueError(str(error).removeprefix(f"max_size {value}: ")) from error
+        raise ValueError(str(error).removeprefix(f"max_size {text}: ")) from error
 
 
 def _drop(value: object) -> object:
@@ -317,8 +318,10 @@ class _Options(_Table):
     accuracy: Annotated[Accuracy | None, Field(strict=False)] = None
     seed: int = Field(default=0, ge=0, le=MAX_SEED, strict=True)
     regions: int = Field(default=N_REGIONS, ge=1, strict=True)
-    dims: dict[str, Annotated[int, Field(ge=1, strict=True)]] = Field(default_factory=dict)
-    demands: Annotated[dict[str, float], AfterValidator(_demands)] = Field(default_factory=dict)
+    dims: dict[str, Annotated[int, Field(ge=1, lt=2**31, strict=True)]] = Field(default_factory=dict)
+    demands: Annotated[dict[str, Annotated[float, Field(strict=True)]], AfterValidator(_demands)] = Field(
+        default_factory=dict
+    )
 
 
 class _Target(_Table):

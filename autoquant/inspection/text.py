@@ -107,7 +107,7 @@ def _with_nodes(text: str, names: Sequence[str]) -> str:
 
 def _bytes(n: float) -> str:
     for unit in ("B", "kB", "MB"):
-        if n < 1000:
+        if n < 999.5:
             return f"{n:.3g} {unit}"
         n /= 1000
     return f"{n:.3g} GB"

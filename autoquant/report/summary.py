@@ -95,9 +95,9 @@ def asked_db(record: RunRecord) -> float | None:
 
 def bytes_text(size: int) -> str:
     """Like ``27.5 kB``, ``1.2 MB`` or ``3.05 GB``."""
-    if size < 1_000_000:
+    if size < 999_950:
         return f"{size / 1e3:.1f} kB"
-    return f"{size / 1e6:.1f} MB" if size < 1_000_000_000 else f"{size / 1e9:.2f} GB"
+    return f"{size / 1e6:.1f} MB" if size < 999_950_000 else f"{size / 1e9:.2f} GB"
 
 
 def evaluations_sentence(evaluations: Sequence[Evaluation], n_earlier: int = 0) -> str:

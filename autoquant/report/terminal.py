@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from rich.box import SIMPLE
 from rich.cells import cell_len
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 __all__ = ["print_table"]
 
@@ -42,9 +42,9 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], console:
     found, gap = folded[fitting]
     table = Table(box=SIMPLE, show_edge=False, padding=(0, gap - 1, 0, 0))
     for heading, column in zip(found, columns, strict=True):
-        table.add_column(escape(heading), no_wrap=_width(column) <= _SHORT, overflow="fold")
+        table.add_column(Text(heading), no_wrap=_width(column) <= _SHORT, overflow="fold")
     for row in cells:
-        table.add_row(*map(escape, row))
+        table.add_row(*map(Text, row))
     before, printed.width = printed.width, max(printed.width, widths[fitting])
     printed.print()
     printed.print(table)

@@ -29,7 +29,7 @@ def resident_growth() -> Iterator[Growth]:
     yield growth
     peak = _resident_kb("VmHWM")
     if is_reset and before is not None and peak is not None:
-        growth.megabytes = max(0.0, (peak - before) / 1024)
+        growth.megabytes = max(0.0, (peak - before) * 1024 / 1e6)
 
 
 def _reset_peak() -> bool:

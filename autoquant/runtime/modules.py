@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["importable"]
@@ -10,9 +10,11 @@ __all__ = ["importable"]
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Let modules of a folder be imported inside, before others of their names."""
+    """Let modules of a folder be imported and run inside, before others of their names, wherever they go meanwhile."""
     sys.path.insert(0, str(folder))
     try:
-        yield
+        with chdir(folder):
+            yield
     finally:
-        sys.path.remove(str(folder))
+        with suppress(ValueError):  # a module may have taken it out
+            sys.path.remove(str(folder))

@@ -14,6 +14,7 @@ from autoquant.errors import DataError, ModelError, UsageError
 from autoquant.examples import example
 from autoquant.model.io import input_signatures, load_model, non_tensors
 from autoquant.model.prepared import PreparedModel
+from autoquant.runtime.paths import is_text
 
 __all__ = [
     "check_prepared_type",
@@ -33,7 +34,7 @@ def model_path(model: str | os.PathLike[str]) -> Path:
     """The file of a model, ``example:NAME`` for one that ships with the package.
 
     Raises:
-        ModelError: There is no such example.
+        ModelError: There is no such example, or onnxruntime cannot be told of the path.
         UsageError: It is no path.
     """
     if not isinstance(model, str | os.PathLike):
@@ -41,7 +42,11 @@ def model_path(model: str | os.PathLike[str]) -> Path:
             f"the model is of type {type(model).__name__}, give the path of its file; onnx.save writes one"
         )
     text = os.fspath(model)
-    return example(text.removeprefix("example:")).model if text.startswith("example:") else Path(text)
+    if text.startswith("example:"):
+        return example(text.removeprefix("example:")).model
+    if not is_text(Path(text)):
+        raise ModelError(f"{text}: this name is not UTF-8, as onnxruntime wants it; rename the file or its folder")
+    return Path(text)
 
 
 def example_data(model: str | os.PathLike[str], role: str = "calibration") -> Path | None:

@@ -2,12 +2,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from autoquant.api.checking import check
 from autoquant.api.configuration import Budget, Configuration, Demands
 from autoquant.domain.target import Target
-from autoquant.errors import AutoquantError
+from autoquant.errors import AutoquantError, ModelError
 from autoquant.examples import example
 
 DIGITS = example("digits")
@@ -62,3 +63,18 @@ def test_none_of_the_evaluation_samples_are_held_out_where_trials_run_all() -> N
 def test_what_is_not_there_is_named(change: dict[str, Any], phrase: str) -> None:
     with pytest.raises(AutoquantError, match=phrase):
         check(replace(ASKED, **change))
+
+
+@pytest.mark.parametrize("name", ["float.onnx", "t0001.onnx", "t12345-full.onnx"])
+def test_external_data_are_not_called_like_files_of_a_run(tmp_path: Path, name: str) -> None:
+    model = onnx.load(DIGITS.model)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location=name, size_threshold=0)
+    with pytest.raises(ModelError, match=f"its external data are in '{name}', as a file of the run is called"):
+        check(replace(ASKED, model=tmp_path / "m.onnx"))
+
+
+@pytest.mark.parametrize("name", ["m.onnx.data", "floats.onnx", "t01.onnx", "t0001.bin"])
+def test_other_names_of_external_data_are_fine(tmp_path: Path, name: str) -> None:
+    model = onnx.load(DIGITS.model)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location=name, size_threshold=0)
+    assert tmp_path / name in check(replace(ASKED, model=tmp_path / "m.onnx")).source.digests

@@ -1,6 +1,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,11 @@ def test_numbers_of_numpy_become_plain_ones() -> None:
     assert [type(number) for number in numbers] == [int] * 5
     assert type(demands.min_snr_db) is float
     assert demands.max_drop == {"top1": 0.5}
+
+
+def test_fractions_become_plain_numbers() -> None:
+    half: Any = Fraction(1, 2)
+    assert type(Demands(max_latency_ratio=half).max_latency_ratio) is float
 
 
 def test_what_a_run_has_once_is_the_same_for_all_targets() -> None:

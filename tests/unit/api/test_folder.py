@@ -92,6 +92,14 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
             RunFolder(path, resume=resume)
 
 
+def test_a_folder_that_onnxruntime_cannot_be_told_of_is_refused(tmp_path: Path) -> None:
+    name = os.fsdecode(b"r\xe9")
+    for path in (tmp_path / name, tmp_path / name / "run"):
+        with pytest.raises(OutputError, match="this name is not UTF-8, as onnxruntime wants it; choose another folder"):
+            RunFolder(path, resume=False)
+    assert not list(tmp_path.iterdir())
+
+
 def test_resuming_needs_a_run(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="there is no run to resume"):
         RunFolder(tmp_path / "run", resume=True)

@@ -1,4 +1,6 @@
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -7,7 +9,7 @@ from typer.testing import CliRunner
 
 from autoquant.api.trials import SearchProgress
 from autoquant.cli import app
-from autoquant.cli.output import prints_aside, progress_line, say
+from autoquant.cli.output import prints_aside, progress_line, say, say_if_heard
 
 
 @pytest.mark.parametrize(
@@ -73,3 +75,28 @@ def test_without_a_terminal_or_standard_error_there_is_no_progress_line(
     with progress_line(is_quiet=False) as show:
         show(at)
     assert capsys.readouterr() == ("", "")
+
+
+def test_programs_that_the_users_code_starts_print_aside_too(capfd: pytest.CaptureFixture[str]) -> None:
+    with prints_aside(as_json=True):
+        subprocess.run(["echo", "decoding"], check=True)
+    subprocess.run(["echo", "{}"], check=True)
+    assert capfd.readouterr() == ("{}\n", "decoding\n")
+
+
+def test_where_nobody_listens_work_goes_on(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    say_if_heard("heard")
+    assert capfd.readouterr().out == "heard\n"
+
+    def broken(text: str) -> None:
+        raise BrokenPipeError(text)
+
+    kept = os.dup(1)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr("typer.echo", broken)
+            say_if_heard("unheard")
+        assert os.fstat(1).st_rdev == os.stat(os.devnull).st_rdev
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -106,6 +106,8 @@ def test_a_job_without_budget_has_the_default_one_and_trials_alone_are_one(job_f
             "models[1].max_drop: write a share of float's value such as 0.005, or one for",
         ),
         ("seed = 3", 'max_size = "big"', "defaults.max_size: write a positive number with a unit"),
+        ("seed = 3", "max_size = 0", "defaults.max_size: write a positive number with a unit"),
+        ("seed = 3", "dims = { n = 2147483648 }", "defaults.dims.n: input should be less than 2147483648"),
         ("seed = 3", 'accuracy = "best"', "defaults.accuracy: input should be 'none', 'fast' or 'full', it is 'best'"),
         ('"2m"', '"soon"', "defaults.time: write a number with a unit"),
         (
@@ -115,6 +117,8 @@ def test_a_job_without_budget_has_the_default_one_and_trials_alone_are_one(job_f
         ),
         ("threads = 2", "threads = 0", "defaults.threads: input should be greater than or equal to 1, it is 0"),
         ('"40" = 0.7', '"41" = 0.7', "models[0].demands: '41' is no SNR in dB"),
+        ('"40" = 0.7', '"40" = true', "models[0].demands.40: input should be a valid number"),
+        ('"40" = 0.7', '"40" = "0.7"', "models[0].demands.40: input should be a valid number"),
         ('"40" = 0.7', '"40" = 1.7', "models[0].demands: the ratio demanded at 40 dB is 1.7"),
         ("example:digits", "example:digit", "models[0].model: example 'digit' is unknown, did you mean 'digits'?"),
         ('"small"', '"../small"', "name: '../small' names files"),

@@ -1,5 +1,7 @@
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from onnxruntime.quantization import QuantFormat, QuantType
 
 from autoquant import inspect_model
@@ -32,6 +34,16 @@ def test_constants_that_are_dequantized_have_a_row_with_their_bytes(tmp_path: Pa
     what, n, which = list(kernel_rows(wide(tmp_path)))[-1]
     assert (what, int(n) > 3) == ("constants dequantized", True)
     assert which.endswith("B at every inference")
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(999, "999 B"), (999_499, "999 kB"), (999_500, "1 MB"), (1_234_000, "1.23 MB")]
+)
+def test_bytes_have_a_unit_of_which_they_are_less_than_a_thousand(tmp_path: Path, size: int, text: str) -> None:
+    found = wide(tmp_path)
+    one = replace(found.dequantized[0], size_bytes=size)
+    *_, (_, _, which) = kernel_rows(replace(found, dequantized=(one,)))
+    assert which == f"{text} at every inference"
 
 
 def test_nodes_alike_are_one_row_with_examples(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from autoquant.domain.objective import Objectives
 from autoquant.domain.target import Target
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.report.summary import (
+    bytes_text,
     evaluations_sentence,
     foresight_sentence,
     headline,
@@ -143,6 +144,20 @@ def test_a_run_where_nothing_pays_says_so() -> None:
 def test_a_run_where_nothing_can_be_compared_does_not_say_that_nothing_is_better() -> None:
     record = a_record(a_front(), evaluations=(a_measured(0, snr_db=-math.inf),))
     assert headline(record) == "No candidate can be compared with float, which alone is on the front."
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (27_500, "27.5 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (999_949_999, "999.9 MB"),
+        (999_950_000, "1.00 GB"),
+    ],
+)
+def test_sizes_have_a_unit_of_which_they_are_less_than_a_thousand(size: int, text: str) -> None:
+    assert bytes_text(size) == text
 
 
 def test_a_size_that_no_candidate_has_is_told_with_that_of_the_smallest() -> None:

@@ -45,6 +45,14 @@ def test_short_cells_stay_in_one_line_and_long_ones_fold() -> None:
     assert shown.count("a long sentence") > 5
 
 
+def test_names_between_colons_and_brackets_are_printed_as_they_are() -> None:
+    shown = whole(("n", ":key:"), [("1", "enc:key:conv"), ("2", "a[b]c\\")])
+    assert ":key:" in shown
+    assert "enc:key:conv" in shown
+    assert "a[b]c\\" in shown
+    assert "\\\\" not in shown
+
+
 def test_a_name_without_blanks_is_folded_not_cut() -> None:
     name = "conv_stage0_block0_proj_shortcut/" * 4
     assert whole(("n", "node"), [("1", name)]).count("shortcut") >= 3

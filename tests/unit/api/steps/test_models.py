@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,11 @@ def test_a_model_is_a_path_or_an_example(tmp_path: Path) -> None:
     assert model_path("example:digits").is_file()
     with pytest.raises(ModelError, match="example 'letters' is unknown"):
         model_path("example:letters")
+
+
+def test_a_path_that_onnxruntime_cannot_be_told_of_is_refused() -> None:
+    with pytest.raises(ModelError, match="this name is not UTF-8, as onnxruntime wants it; rename the file"):
+        model_path(os.fsdecode(b"m\xe9.onnx"))
 
 
 @pytest.mark.parametrize("model", [onnx.ModelProto(), b"model.onnx", 7])
