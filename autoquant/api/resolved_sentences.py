@@ -45,7 +45,7 @@ def resolved_sentences(front: Front, attempt: Attempt, demand: Demand, *, learne
 
 
 def known_sentences(known: Mapping[str, Front], front: Front | None, demand: Demand) -> list[str]:
-    """The fastest of a run's own members that keeps the demand, where what was built for it is no faster.
+    """The fastest of a run's own members that keeps the demand, where what was built for it is no faster or misses it.
 
     Args:
         known: Fronts of the run, by the folder that each is in, the newest first: of a file that is in several its
@@ -58,12 +58,12 @@ def known_sentences(known: Mapping[str, Front], front: Front | None, demand: Dem
         for member in before.members:
             newest.setdefault(member.sha256, (member, f"{folder}/{member.path}"))
     kept = [(member, path) for member, path in newest.values() if member.id != FLOAT_ID and not _missed(member, demand)]
-    members = () if front is None else front.members
-    built = [_mean_ratio(member) for member in members if member.id != FLOAT_ID]
+    made = [] if front is None else [member for member in front.members if member.id != FLOAT_ID]
+    built = [_mean_ratio(member) for member in made if not _missed(member, demand)]
     fastest, path = min(kept, key=lambda pair: _mean_ratio(pair[0]), default=(None, ""))
     if fastest is None or min(built, default=1.0 if front is None else math.inf) < _mean_ratio(fastest):
         return []
-    how = "keeps it" if front is None else "keeps the demand too and was no slower"
+    how = "keeps it" if front is None or len(built) < len(made) else "keeps the demand too and was no slower"
     return [f"{path} {how}: {_measured(fastest)}"]
 
 

@@ -9,7 +9,7 @@ from autoquant.study.gaussian import Posterior, condition
 from autoquant.study.layout import Codes, Floats, Layout, pick
 from autoquant.study.likeness import Likeness, alike_neighbours, alike_patterns
 
-__all__ = ["FLOAT_NOISE", "NoiseModel"]
+__all__ = ["FLOAT_NOISE", "NO_SIGNAL", "NoiseModel"]
 
 FLOAT_NOISE = 1e-12
 """Relative noise power of an all-float model, 120 dB."""
@@ -25,6 +25,10 @@ _SHARES = (0.0, 0.3, 0.6, 0.9)
 """Of the variance of region effects, so much is shared with those that are alike; how much, the evaluations say."""
 QUICK_VARIANCE = 3.0
 """A trial that was stopped early ran a few samples only: its variance counts so many times."""
+NO_SIGNAL = 100.0
+"""Relative noise power, -20 dB, which stands for all that is worse, and for outputs that are no numbers."""
+_FAR = 3.0
+"""Standard deviations from what is held: what has no signal and is farther off weighs no more."""
 _N_FIRST_STEPS = 8
 _LONGEST_STEP = 2.0
 
@@ -66,16 +70,24 @@ class NoiseModel:
     def fit(self, codes: Codes, noise: Floats, is_quick: npt.NDArray[np.bool_], *, n_new: int) -> None:
         """Condition on observed relative noise powers.
 
+        Those without any signal left, as of outputs that are no numbers, weigh as if they were less far from what it
+        holds: one of them would move what is held of all others.
+
         Args:
             codes: Scheme numbers, shape (n, R).
             noise: Relative noise power, shape (n,).
             is_quick: Whether each observation comes from a trial that was stopped early, shape (n,).
-            n_new: How many it did not know before; some of the others may be left out.
+            n_new: How many of the last ones it did not know before; some of the others may be left out.
+
+        References:
+            Huber, "Robust estimation of a location parameter", 1964 (its weights squared, of one step).
         """
         n_before = len(self._posterior.observed)
         self._n_seen += n_new if n_before else len(codes)
         target = np.log(np.maximum(noise, FLOAT_NOISE))
         factors = np.where(is_quick, QUICK_VARIANCE, 1.0)
+        if n_before:
+            factors *= self._doubts(codes, target, factors)
         for _ in range(1 if n_before else _N_FIRST_STEPS):
             self._step(codes, target, factors)
         if self._n_seen >= 1.1 * self._n_tuned:
@@ -103,6 +115,15 @@ class NoiseModel:
         power = np.exp(np.clip(self._log_powers(weights), -60, 20))
         power[:, 0] = 0.0
         return np.asarray(power)
+
+    def _doubts(self, codes: Codes, target: Floats, factors: Floats) -> Floats:
+        """How many times the variance of each counts that says no more than that no signal was left; shape (n,)."""
+        rows = np.flatnonzero(target >= np.log(NO_SIGNAL))
+        log_total, design = self._linearised(codes[rows])
+        variances = factors[rows] * self.error**2 + self._posterior.variance(design)
+        doubts = np.ones(len(target))
+        doubts[rows] = np.maximum(1.0, np.square(target[rows] - log_total) / (_FAR**2 * variances))
+        return doubts
 
     def _step(self, codes: Codes, target: Floats, factors: Floats) -> None:
         before = self._posterior.mean

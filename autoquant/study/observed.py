@@ -1,5 +1,6 @@
 """Told trials as the models take them: complete ones, and pruned ones that say their SNR but no ratio."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,12 +15,13 @@ from autoquant.domain.reason import one_line
 from autoquant.domain.warning import warn_caller
 from autoquant.errors import UsageError
 from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.noise import NO_SIGNAL
 from autoquant.study.proposal import asked_for
 from autoquant.study.surrogate import Observations
 
 __all__ = ["Reader", "Told", "effective", "is_measured", "observe", "says_failed", "snr_errors_of"]
 
-_LOWEST_DB, _HIGHEST_DB = -20.0, 200.0
+_LOWEST_DB, _HIGHEST_DB = -10.0 * math.log10(NO_SIGNAL), 200.0
 """Noise of a hundred times the signal, or outputs that are not finite, tell no more than this."""
 _N_INEFFECTIVE = 2
 _LARGEST_RATIO = 1e4

@@ -159,9 +159,16 @@ class Study:
         self.as_told.append(told)
 
     def _as_of_now(self, evaluation: Evaluation, then: Mapping[str, float]) -> Evaluation:
-        """As it would be without other demands: one that was stopped early under them has its quality alone."""
+        """As it would be without other demands: one that was stopped early under them has its quality alone.
+
+        Of one whose metrics are not known a demand on these asks again, so that it is as if there was no time for it.
+        """
         outcome = evaluation.outcome
-        if not isinstance(outcome, Measurement) or outcome.state is not State.REJECTED_EARLY:
+        if not isinstance(outcome, Measurement):
+            return evaluation
+        if outcome.state is State.COMPLETE and not self._bounds.knows(outcome.drops):
+            return replace(evaluation, outcome=replace(outcome, state=State.UNTIMED))
+        if outcome.state is not State.REJECTED_EARLY:
             return evaluation
         if self._bounds.knows(outcome.drops) and self._stopping(self._constraints(outcome)) == self._stopping(then):
             return evaluation

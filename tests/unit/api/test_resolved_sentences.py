@@ -88,6 +88,11 @@ def test_what_the_run_itself_has_for_the_demand_is_named_where_it_is_no_slower(
     assert all(s.startswith(f"runs/a/models/{named}.onnx keeps the demand too and was no slower: ") for s in said)
 
 
+def test_where_what_was_built_misses_the_demand_what_keeps_it_is_named_though_it_is_slower() -> None:
+    (said,) = known_sentences({"runs/a": BEFORE}, a_front(a_member(ratio=0.55, snr_db=42.0)), Demand(45.0))
+    assert said.startswith("runs/a/models/t0003.onnx keeps it: 50.0 ")
+
+
 def test_where_nothing_was_built_the_run_still_has_what_keeps_the_demand() -> None:
     (said,) = known_sentences({"runs/a": BEFORE}, None, Demand(45.0))
     assert said.startswith("runs/a/models/t0003.onnx keeps it: 50.0 ")

@@ -86,3 +86,19 @@ def test_expected_errors_are_corrected_by_what_is_observed() -> None:
     for n in range(1, len(codes) + 1):
         model.fit(codes[:n], np.exp(log[:n]), np.zeros(n, dtype=bool), n_new=1)
     assert np.abs(model.mean(codes) - log).max() < 0.5
+
+
+def test_one_candidate_without_any_signal_left_hardly_moves_what_is_held_of_others() -> None:
+    rng = np.random.default_rng(5)
+    codes = rng.integers(0, 3, (60, N_REGIONS))
+    noise = np.exp(rng.normal(-7, 2, (N_REGIONS, 3)))
+    noise[:, 0] = 0.0
+    power = noise[np.arange(N_REGIONS), codes].sum(axis=1) * np.exp(0.2 * rng.standard_normal(60))
+    told = power.copy()
+    told[40] = 100.0
+    model, is_quick = NoiseModel(a_layout(N_REGIONS)), np.zeros(60, dtype=bool)
+    for n in range(1, 41):
+        model.fit(codes[:n], told[:n], is_quick[:n], n_new=1)
+    before = np.abs(model.mean(codes[41:]) - np.log(power[41:])).mean()
+    model.fit(codes[:41], told[:41], is_quick[:41], n_new=1)
+    assert np.abs(model.mean(codes[41:]) - np.log(power[41:])).mean() < before + 0.3

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,13 +99,25 @@ def test_what_was_stopped_early_under_other_demands_can_be_asked_for_again(
     resumed = Study(path, SPACE, None, bounds=bounds)
     assert resumed.as_told == [stopped, complete]
     found = resumed.evaluations
-    assert found[1] == complete
+    if not bounds.max_drops:
+        assert found[1] == complete
     assert isinstance(found[0].outcome, Measurement)
     assert isinstance(stopped.outcome, Measurement)
     assert found[0].outcome.quality == stopped.outcome.quality
     assert (found[0].outcome.state, bool(found[0].outcome.latency)) == (
         (State.UNTIMED, False) if is_asked_again else (State.REJECTED_EARLY, True)
     )
+
+
+def test_a_demand_on_a_metric_that_was_not_measured_asks_again_and_keeps_latencies(path: Path) -> None:
+    first = Study(path, SPACE, None)
+    first.tell(scored(first.ask()))
+    (as_before,) = Study(path, SPACE, None).evaluations
+    (found,) = Study(path, SPACE, None, bounds=Bounds(max_drops={"loss": 0.1})).evaluations
+    assert isinstance(found.outcome, Measurement)
+    assert isinstance(as_before.outcome, Measurement)
+    assert as_before.outcome.state is State.COMPLETE
+    assert found.outcome == replace(as_before.outcome, state=State.UNTIMED)
 
 
 def test_where_the_snr_is_no_objective_another_demand_on_it_lets_all_be_asked_for_again(path: Path) -> None:
